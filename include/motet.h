@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What motet adds to the NCCL API: a choice of device, streams for CPU ranks, time
+ * limits, and questions about communicators and devices. The rules at the head of
+ * motet/nccl_api.h hold here too. These functions are in libmotet only; the drop-ins
+ * libnccl.so.2 and librccl.so.1 do not export them.
+ *
+ * Works on top of nccl.h, or of rccl/rccl.h where that was included first.
+ */
+#ifndef MOTET_H
+#define MOTET_H
+
+#include "nccl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------ devices */
+
+/** A kind of device. */
+typedef enum motet_device {
+    MOTET_DEVICE_AUTO = 0, /**< what MOTET_DEVICE and the machine's state give */
+    MOTET_DEVICE_CPU = 1,
+    MOTET_DEVICE_GPU = 2
+} motet_device;
+
+/** A device, as motet_device_query() describes it. Begin with the initializer. */
+typedef struct motet_device_info_t {
+    size_t size;           /**< set by the initializer */
+    motet_device device;   /**< its kind */
+    int ordinal;           /**< its number among its kind */
+    int count;             /**< how many of its kind; INT_MAX: numbers are labels */
+    char name[64];         /**< what people call it */
+    char identity[64];     /**< what tells it from others on this host */
+    uint64_t memory_bytes; /**< its memory */
+} motet_device_info_t;
+
+/** Start value of every motet_device_info_t. */
+#define MOTET_DEVICE_INFO_INITIALIZER \
+    { sizeof(motet_device_info_t), MOTET_DEVICE_AUTO, 0, 0, { 0 }, { 0 }, 0 }
+
+/**
+ * Describe device @p ordinal of a kind; MOTET_DEVICE_AUTO asks for the kind that a
+ * communicator made now would get.
+ * @param info its `size` says how much of it the caller knows; the rest is not written
+ * @retval ncclUnhandledCudaError there is no device of this kind
+ * @retval ncclInvalidArgument no such ordinal, or @p info is NULL or has no size
+ */
+ncclResult_t motet_device_query(motet_device device, int ordinal,
+        motet_device_info_t *info);
+
+/* ------------------------------------------------------------ communicators */
+
+/**
+ * ncclCommInitRankConfig() with the kind of device said by the caller, so that one
+ * process can have communicators of CPU and of GPU ranks. All ranks of a communicator
+ * must be of one kind.
+ * @param config NULL for all defaults
+ */
+ncclResult_t motet_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id,
+        int rank, motet_device device, ncclConfig_t *config);
+
+/**
+ * How long operations of this communicator that are issued from now on wait for their
+ * peers, seconds, before the communicator fails; 0 is no limit. The start value is
+ * MOTET_OP_TIMEOUT_S. May differ between ranks: the shortest is felt by all.
+ */
+ncclResult_t motet_comm_set_timeout(ncclComm_t comm, unsigned int seconds);
+
+/** A communicator, as motet_comm_query() describes it. Begin with the initializer. */
+typedef struct motet_comm_info_t {
+    size_t size;               /**< set by the initializer */
+    int rank;                  /**< this rank's number */
+    int nranks;                /**< how many ranks */
+    int nodes;                 /**< on how many nodes */
+    motet_device device;       /**< kind of device of all ranks */
+    int ordinal;               /**< this rank's device */
+    char path[16];             /**< how the ranks' memory meets: "shared" … */
+    char version[32];          /**< version of the library */
+    unsigned long long number; /**< the communicator's number in reports */
+    uint64_t operations;       /**< how many operations this rank has begun */
+    char recorder[256];        /**< file of the flight recorder, "" if there is none */
+} motet_comm_info_t;
+
+/** Start value of every motet_comm_info_t. */
+#define MOTET_COMM_INFO_INITIALIZER                                                 \
+    { sizeof(motet_comm_info_t), 0, 0, 0, MOTET_DEVICE_AUTO, 0, { 0 }, { 0 }, 0, 0, \
+        { 0 } }
+
+/**
+ * Describe a communicator. Waits for nothing, and works on one that has failed.
+ * @param info its `size` says how much of it the caller knows; the rest is not written
+ */
+ncclResult_t motet_comm_query(ncclComm_t comm, motet_comm_info_t *info);
+
+/** Vendor id of motet's options in the list `ext` of an ncclCollConfig_t. */
+#define MOTET_EXT_VENDOR 0x6d6f74
+/** Option: val.i is the time limit of this call, ms; 0 for none. */
+#define MOTET_EXT_TIMEOUT_MS 1
+
+/* -------------------------------------------------- streams of CPU ranks */
+
+/**
+ * Make a stream: a thread that runs what it is given, in order. Operations on it
+ * return at once. Not a CUDA stream: only motet's CPU ranks take it.
+ */
+ncclResult_t motet_stream_create(MOTET_STREAM_T *stream);
+
+/** Wait for the stream's work, then end it. NULL is ncclInvalidArgument. */
+ncclResult_t motet_stream_destroy(MOTET_STREAM_T stream);
+
+/** Wait until all work given so far has run; reports its first failure, once. */
+ncclResult_t motet_stream_synchronize(MOTET_STREAM_T stream);
+
+/** ncclSuccess if the stream is idle, ncclInProgress while it is busy. Never waits. */
+ncclResult_t motet_stream_query(MOTET_STREAM_T stream);
+
+/** What is given to @p stream from now on waits for what @p other was given before. */
+ncclResult_t motet_stream_wait(MOTET_STREAM_T stream, MOTET_STREAM_T other);
+
+/**
+ * Run fn(arg) on the stream, in its turn. It must not call a motet function on the
+ * same stream that waits.
+ */
+ncclResult_t motet_stream_launch(MOTET_STREAM_T stream, void (*fn)(void *arg),
+        void *arg);
+
+/* ------------------------------------------------------------------ library */
+
+/** Version of the library, "0.1.0"; fixed, never NULL. */
+const char *motet_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

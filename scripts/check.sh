@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# make check: lints, then every test. Stages run in the order of the table, cheapest
+# first, and the first that fails ends the run; the plain run comes last, so that what
+# is printed last is ctest's own count. `scripts/check.sh STAGE...` runs some of them.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+readonly stages='lint fuzz aarch64 asan tsan plain'
+
+# run_tests BUILD CTEST-OPTION...
+run_tests() {
+    ctest --test-dir "$1" --output-on-failure --no-tests=error --no-label-summary \
+        --parallel "$(cores)" "${@:2}" </dev/null
+}
+
+stage_lint() {
+    build_preset dev
+    run_tests build/dev -L lint
+}
+
+# Ten seconds of each fuzzer, from the seeds in the tree.
+stage_fuzz() {
+    have clang-19 || {
+        skipped+=("fuzz: clang-19 is not installed")
+        return
+    }
+    build_preset fuzz
+    run_tests build/fuzz -L fuzz -LE long
+}
+
+# The unit tests on the other architecture, under an emulator.
+stage_aarch64() {
+    local reason=
+
+    have aarch64-linux-gnu-gcc || reason="aarch64-linux-gnu-gcc is not installed"
+    have qemu-aarch64 || reason="qemu-aarch64 is not installed"
+    [ -n "$reason" ] || scripts/aarch64-root.sh || reason="no cmocka for arm64 could be had"
+    [ -z "$reason" ] || {
+        skipped+=("aarch64: $reason")
+        return
+    }
+    build_preset aarch64
+    run_tests build/aarch64 -L unit
+}
+
+stage_asan() {
+    build_preset asan
+    run_tests build/asan -LE 'long|lint'
+    count_cases asan
+}
+
+stage_tsan() {
+    build_preset tsan
+    run_tests build/tsan -LE 'long|lint'
+    count_cases tsan
+}
+
+# The matrix runs first, so that what it counted can be said before ctest's last word.
+stage_plain() {
+    build_preset dev
+    run_tests build/dev -R matrix -LE 'long|lint'
+    count_cases dev
+    say "value matrix: ${cases[*]}"
+    if [ ${#skipped[@]} -gt 0 ]; then
+        printf '== SKIPPED %s\n' "${skipped[@]}"
+    fi
+    run_tests build/dev -E matrix -LE 'long|lint'
+}
+
+# count_cases PRESET: remember how many cases of the matrix its last run had.
+count_cases() {
+    local count
+
+    count=$(sed -n 's/^matrix: \([0-9]*\) cases$/\1/p' "build/$1/Testing/Temporary/LastTest.log" |
+        awk '{ sum += $1 } END { print sum + 0 }')
+    [ "$count" -gt 0 ] || die "no case of the value matrix ran in build/$1"
+    cases+=("$count cases in build/$1;")
+}
+
+scripts/deps.sh check
+skipped=()
+cases=()
+wanted=${*:-$stages}
+for stage in $wanted; do
+    [[ " $stages " == *" $stage "* ]] || die "no stage is called '$stage'; there are: $stages"
+done
+for stage in $wanted; do
+    begin=$SECONDS
+    say "stage $stage"
+    "stage_$stage"
+    # The last stage ends with ctest's own words.
+    [ "$stage" = plain ] || say "stage $stage: $((SECONDS - begin)) s"
+done

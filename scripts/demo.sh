@@ -1,0 +1,126 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# make demo: installs what is missing, builds the release preset, and plays the acts.
+# Each act prints its command before it runs it, and has 10 s. A second run installs
+# and builds nothing. Exits with 0 only if every act passed.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+readonly act_seconds=10
+readonly motet=build/release/tools/motet/motet
+readonly traces=build/demo/traces output=build/demo/output
+
+# To add an act: a row `function | what it shows`, and the function. It runs its
+# commands through `play`, and returns 0 if what it saw is what should be seen.
+readonly acts='
+act_smoke       | 4 CPU ranks exchange real data, every value is checked
+act_collectives | every collective, values checked and timed
+act_program     | a program written for NCCL, started by motet run
+act_killed      | one rank is killed with -9, the others name it
+act_status      | motet status tells afterwards who was where
+'
+
+# play COMMAND...: print it, run it with what is left of the act's time.
+play() {
+    local words
+
+    printf -v words '%q ' "$@"
+    printf '  $ %s\n' "${words% }"
+    "$@" </dev/null 2>&1 | sed 's/^/    /'
+    return "${PIPESTATUS[0]}"
+}
+
+act_smoke() {
+    play "$motet" smoke -n 4
+}
+
+act_collectives() {
+    play "$motet" bench all -np 4 -b 64 -e 64K -f 32 -n 10 -w 2
+}
+
+act_program() {
+    play "$motet" run -n 4 -- build/release/examples/allreduce
+}
+
+# Rank 1 of 3 kills itself after half a second of all-reduces. The survivors must end by
+# themselves, with an error that names it.
+act_killed() {
+    local status=0 told
+
+    rm -rf "$traces"
+    mkdir -p "$traces"
+    play env MOTET_TRACE_DIR="$PWD/$traces" "$motet" run -n 3 -- build/release/examples/kill 1 \
+        >"$output" || status=$?
+    cat "$output"
+    told=$(grep -c 'rank [02]: .*rank 1' "$output" || true)
+    expect "the status of motet run, 128 + SIGKILL" 137 "$status" &&
+        expect "survivors that name rank 1" 2 "$told"
+}
+
+# Status 1: a problem was found, which is what it is for.
+act_status() {
+    local status=0
+
+    play env MOTET_TRACE_DIR="$PWD/$traces" "$motet" status >"$output" || status=$?
+    cat "$output"
+    expect "the status of motet status" 1 "$status" &&
+        expect "whether it names rank 1" yes "$(grep -q 'rank 1' "$output" && echo yes)"
+}
+
+expect() { # WHAT WANTED GOT
+    [ "$2" = "$3" ] || {
+        echo "    $1: expected $2, got '$3'"
+        return 1
+    }
+}
+
+# perform ACT: in a process group of its own, so that a hang ends with the act's time.
+perform() {
+    local pid watcher status=0
+
+    set -m
+    ( "$1" ) &
+    pid=$!
+    ( sleep "$act_seconds" && kill -KILL -- "-$pid" ) >/dev/null 2>&1 &
+    watcher=$!
+    set +m
+    wait "$pid" 2>/dev/null || status=$?
+    kill -KILL -- "-$watcher" 2>/dev/null || true
+    wait "$watcher" 2>/dev/null || true
+    return "$status"
+}
+
+scripts/deps.sh demo
+say "building build/release"
+build_preset release
+
+failed=0
+lines=()
+while IFS='|' read -r act title; do
+    [ -n "$act" ] || continue
+    act=${act%"${act##*[! ]}"}
+    printf '\n%s:%s\n' "$act" "$title"
+    verdict=ok
+    perform "$act" || {
+        verdict=FAILED
+        failed=$((failed + 1))
+    }
+    lines+=("$(printf '%-6s %s' "$verdict" "${title# }")")
+done <<<"$acts"
+
+printf '\n'
+printf '%s\n' "${lines[@]}"
+if [ "$failed" -gt 0 ]; then
+    printf 'FAIL: %d of %d acts\n' "$failed" "${#lines[@]}"
+    exit 1
+fi
+cat <<END
+PASS
+
+Next: $motet --help                        what the command can do
+      $motet run -n 2 -- ./your_program    ranks of a program that uses NCCL's API
+      make check                                        every test, about a quarter of an hour
+      README.md                                         your first program in 15 lines
+END

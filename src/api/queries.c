@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions about communicators and devices. */
+#include "api/export.h"
+#include "api/internal.h"
+#include "motet.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+MOTET_API ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
+{
+    motet_result result = motet_api_comm("CommGetAsyncError", comm);
+
+    if (result == MOTET_OK && asyncError == NULL)
+        result = motet_fail(MOTET_ERR_ARGUMENT,
+                "CommGetAsyncError : asyncError argument is NULL");
+    if (result != MOTET_OK)
+        return motet_api_report_comm(comm, result);
+    *asyncError = (ncclResult_t)motet_comm_async(motet_api_handle(comm));
+    if (*asyncError != ncclSuccess && *asyncError != ncclInProgress)
+        (void)motet_api_report_comm(comm,
+                (motet_result)*asyncError); /* for GetLastError */
+    return ncclSuccess;
+}
+MOTET_ALIAS(ncclCommGetAsyncError, pncclCommGetAsyncError);
+
+/* Wait for a creation that runs in the background: the answer depends on it. */
+static motet_result await_start(motet_comm *comm)
+{
+    struct timespec nap = { .tv_nsec = 100000 };
+
+    while (atomic_load_explicit(&comm->state, memory_order_acquire) ==
+            MOTET_COMM_STARTING)
+        nanosleep(&nap, NULL);
+    return atomic_load_explicit(&comm->state, memory_order_acquire) == MOTET_COMM_BROKEN
+            ? motet_comm_async(comm)
+            : MOTET_OK;
+}
+
+static ncclResult_t ask(const char *call, ncclComm_t comm, int *out, size_t offset)
+{
+    motet_result result = motet_api_comm(call, comm);
+
+    if (result == MOTET_OK && out == NULL)
+        result = motet_fail(MOTET_ERR_ARGUMENT,
+                "%s : the argument for the answer is NULL", call);
+    if (result == MOTET_OK)
+        result = await_start(motet_api_handle(comm));
+    if (result == MOTET_OK)
+        memcpy(out, (const char *)motet_api_handle(comm) + offset, sizeof(*out));
+    return motet_api_report_comm(comm, result);
+}
+
+MOTET_API ncclResult_t pncclCommCount(const ncclComm_t comm, int *count)
+{
+    return ask("CommCount", comm, count, offsetof(motet_comm, nranks));
+}
+MOTET_ALIAS(ncclCommCount, pncclCommCount);
+
+MOTET_API ncclResult_t pncclCommUserRank(const ncclComm_t comm, int *rank)
+{
+    return ask("CommUserRank", comm, rank, offsetof(motet_comm, rank));
+}
+MOTET_ALIAS(ncclCommUserRank, pncclCommUserRank);
+
+MOTET_API ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int *device)
+{
+    return ask("CommCuDevice", comm, device, offsetof(motet_comm, ordinal));
+}
+MOTET_ALIAS(ncclCommCuDevice, pncclCommCuDevice);
+
+/* Memory of a CPU rank: its arena. None of it can be suspended. */
+MOTET_API ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat,
+        uint64_t *value)
+{
+    motet_result result = motet_api_comm_ready("CommMemStats", comm);
+    uint64_t bytes;
+
+    if (result == MOTET_OK && value == NULL)
+        result =
+                motet_fail(MOTET_ERR_ARGUMENT, "CommMemStats : value argument is NULL");
+    if (result == MOTET_OK && ((int)stat < 0 || stat > ncclStatGpuMemTotal))
+        result = motet_fail(MOTET_ERR_ARGUMENT, "CommMemStats : stat is %d, need 0..3",
+                (int)stat);
+    if (result != MOTET_OK)
+        return motet_api_report_comm(comm, result);
+    bytes = motet_api_handle(comm)->arena[motet_api_handle(comm)->rank].bytes;
+    *value = stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal ? bytes : 0;
+    return ncclSuccess;
+}
+MOTET_ALIAS(ncclCommMemStats, pncclCommMemStats);
+
+MOTET_API ncclResult_t motet_comm_set_timeout(ncclComm_t comm, unsigned int seconds)
+{
+    motet_result result = motet_api_comm_ready("motet_comm_set_timeout", comm);
+
+    if (result == MOTET_OK)
+        atomic_store(&motet_api_handle(comm)->engine.timeout_ns,
+                seconds * MOTET_NS_PER_S);
+    return motet_api_report_comm(comm, result);
+}
+
+/* Copy as much of an answer as the caller's structure has room for; `size` stays his. */
+static void answer(void *to, const void *from, size_t own_size)
+{
+    size_t size;
+
+    memcpy(&size, to, sizeof(size));
+    size = size < own_size ? size : own_size;
+    memcpy((char *)to + sizeof(size), (const char *)from + sizeof(size),
+            size - sizeof(size));
+}
+
+static motet_result check_size(const char *call, const void *info)
+{
+    size_t size = 0;
+
+    if (info == NULL)
+        return motet_fail(MOTET_ERR_ARGUMENT, "%s : info argument is NULL", call);
+    memcpy(&size, info, sizeof(size));
+    if (size < sizeof(size))
+        return motet_fail(MOTET_ERR_ARGUMENT,
+                "%s : info was not initialized, its size is %zu", call, size);
+    return MOTET_OK;
+}
+
+MOTET_API ncclResult_t motet_comm_query(ncclComm_t comm, motet_comm_info_t *info)
+{
+    motet_comm *c = motet_api_handle(comm);
+    motet_comm_info_t own = MOTET_COMM_INFO_INITIALIZER;
+    motet_result result = motet_api_comm("motet_comm_query", comm);
+
+    if (result == MOTET_OK)
+        result = check_size("motet_comm_query", info);
+    if (result == MOTET_OK)
+        result = await_start(c);
+    if (result != MOTET_OK)
+        return motet_api_report_comm(comm, result);
+    own.rank = c->rank;
+    own.nranks = c->nranks;
+    own.nodes = 1;
+    own.device = MOTET_DEVICE_CPU;
+    own.ordinal = c->ordinal;
+    own.number = c->number;
+    own.operations =
+            c->recorder.file != NULL ? atomic_load(&c->recorder.file->begun) : 0;
+    snprintf(own.path, sizeof(own.path), "shared");
+    snprintf(own.version, sizeof(own.version), "%s", MOTET_VERSION);
+    snprintf(own.recorder, sizeof(own.recorder), "%s", c->recorder.path);
+    answer(info, &own, sizeof(own));
+    return ncclSuccess;
+}
+
+static motet_result describe_device(motet_device kind, int ordinal,
+        motet_device_info_t *own)
+{
+    const motet_device_ops *device;
+    motet_device_info described;
+    motet_params *params = malloc(sizeof(*params));
+    motet_result result;
+
+    if (params == NULL)
+        return motet_fail_errno(MOTET_ERR_SYSTEM, "parameters");
+    result = motet_params_from_environment(params);
+    if (result == MOTET_OK)
+        result = motet_device_choose(params, (motet_device_choice)kind, &device);
+    free(params);
+    if (result == MOTET_OK)
+        result = device->describe(ordinal, &described);
+    if (result == MOTET_OK)
+        result = device->count(&own->count);
+    if (result != MOTET_OK)
+        return result;
+    own->device = MOTET_DEVICE_CPU;
+    own->ordinal = ordinal;
+    own->memory_bytes = described.memory_bytes;
+    snprintf(own->name, sizeof(own->name), "%s", described.name);
+    snprintf(own->identity, sizeof(own->identity), "%s", described.identity);
+    return MOTET_OK;
+}
+
+MOTET_API ncclResult_t motet_device_query(motet_device device, int ordinal,
+        motet_device_info_t *info)
+{
+    motet_device_info_t own = MOTET_DEVICE_INFO_INITIALIZER;
+    motet_result result = check_size("motet_device_query", info);
+
+    if (result == MOTET_OK && ((int)device < 0 || device > MOTET_DEVICE_GPU))
+        result = motet_fail(MOTET_ERR_ARGUMENT,
+                "motet_device_query : device is %d, need 0..2", (int)device);
+    if (result == MOTET_OK)
+        result = describe_device(device, ordinal, &own);
+    if (result == MOTET_OK)
+        answer(info, &own, sizeof(own));
+    return motet_api_report(result);
+}
+
+MOTET_API const char *motet_version(void)
+{
+    return MOTET_VERSION;
+}

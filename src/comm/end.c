@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a communicator ends: finalize, destroy, abort, revoke; and how it is doing. */
+#include "comm/comm.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static motet_comm_state state_of(const motet_comm *comm)
+{
+    return (motet_comm_state)atomic_load_explicit(&comm->state, memory_order_acquire);
+}
+
+static bool started(const motet_comm *comm)
+{
+    motet_comm_state state = state_of(comm);
+
+    return state == MOTET_COMM_READY || state == MOTET_COMM_FINALIZED;
+}
+
+/* Creation, on whatever thread, has ended when this returns. */
+static void join_starter(motet_comm *comm)
+{
+    struct timespec nap = { .tv_nsec = 100000 };
+
+    while (state_of(comm) == MOTET_COMM_STARTING)
+        nanosleep(&nap, NULL);
+    if (comm->has_starter)
+        pthread_join(comm->starter, NULL);
+    comm->has_starter = false;
+}
+
+motet_result motet_comm_async(motet_comm *comm)
+{
+    switch (state_of(comm)) {
+    case MOTET_COMM_STARTING: return MOTET_IN_PROGRESS;
+    case MOTET_COMM_BROKEN:
+        return motet_error_adopt(comm->start_result, comm->last_error);
+    default: return motet_engine_failure(&comm->engine);
+    }
+}
+
+motet_result motet_comm_finalize(motet_comm *comm)
+{
+    join_starter(comm);
+    if (state_of(comm) == MOTET_COMM_FINALIZED)
+        return motet_fail(MOTET_ERR_ARGUMENT, "the communicator is finalized already");
+    if (atomic_load(&comm->revoked))
+        return motet_fail(MOTET_ERR_USAGE, "the communicator was revoked");
+    if (state_of(comm) != MOTET_COMM_READY)
+        return motet_comm_async(comm);
+    MOTET_TRY(motet_comm_drain(comm), "finalize");
+    atomic_store_explicit(&comm->state, MOTET_COMM_FINALIZED, memory_order_release);
+    return MOTET_OK;
+}
+
+/* Descriptors of peers that were not closed when they died. */
+static void close_watch_fds(motet_comm *comm)
+{
+    for (int i = 0; comm->watch_fd != NULL && i < 2 * comm->nranks; i++)
+        if (comm->watch_fd[i] >= 0)
+            close(comm->watch_fd[i]);
+    free(comm->watch_fd);
+    comm->watch_fd = NULL;
+}
+
+void motet_comm_release(motet_comm *comm, bool clean)
+{
+    if (comm->watched)
+        motet_watch_remove(&comm->watch);
+    comm->watched = false;
+    if (comm->arena != NULL && comm->arena[comm->rank].head != NULL)
+        atomic_store_explicit(&comm->arena[comm->rank].head->life, MOTET_LIFE_LEFT,
+                memory_order_release);
+    if (comm->life_line >= 0)
+        close(comm->life_line);
+    comm->life_line = -1;
+    close_watch_fds(comm);
+    if (comm->recorder.file != NULL)
+        motet_recorder_destroy(&comm->recorder, clean);
+    for (int r = 0; comm->arena != NULL && r < comm->nranks; r++)
+        motet_arena_release(&comm->arena[r]);
+    if (comm->engine.pair != NULL)
+        motet_engine_release(&comm->engine);
+    free(comm->engine.pair);
+    free(comm->arena);
+    free(comm->peer);
+    comm->engine.pair = NULL;
+    comm->arena = NULL;
+    comm->peer = NULL;
+}
+
+/* Everything goes; the struct goes to the graveyard. */
+static void dispose(motet_comm *comm, bool clean)
+{
+    if (comm->worker != NULL && motet_host_stream_destroy(comm->worker) != MOTET_OK)
+        motet_error_clear(); /* its failures were reported to whoever waited for them */
+    comm->worker = NULL;
+    motet_comm_release(comm, clean);
+    motet_batch_free_all(comm);
+    motet_registration_free_all(comm);
+    free(comm->redop);
+    comm->redop = NULL;
+    motet_comm_bury(comm);
+}
+
+void motet_comm_discard(motet_comm *comm)
+{
+    if (!atomic_load(&comm->cancel) && atomic_exchange(&comm->disposed, 1) == 0)
+        dispose(comm, true);
+}
+
+motet_result motet_comm_destroy(motet_comm *comm)
+{
+    bool clean = true;
+
+    if (atomic_load(&comm->forked)) {
+        motet_comm_bury(comm); /* what it maps belongs to the parent */
+        return MOTET_OK;
+    }
+    join_starter(comm);
+    if (started(comm))
+        clean = motet_comm_drain(comm) == MOTET_OK &&
+                motet_engine_failure(&comm->engine) == MOTET_OK;
+    if (atomic_exchange(&comm->disposed, 1) == 0)
+        dispose(comm, clean);
+    /* A communicator that had failed has said so before; destroying it succeeded. */
+    motet_error_clear();
+    return MOTET_OK;
+}
+
+motet_result motet_comm_abort(motet_comm *comm)
+{
+    struct timespec nap = { .tv_nsec = 100000 };
+    bool failed_before;
+
+    if (atomic_load(&comm->forked)) {
+        motet_comm_bury(comm);
+        return MOTET_OK;
+    }
+    atomic_store(&comm->cancel, 1);
+    join_starter(comm);
+    failed_before = started(comm) && motet_engine_failure(&comm->engine) != MOTET_OK;
+    if (started(comm) && !failed_before)
+        motet_engine_fail(&comm->engine, MOTET_ERR_REMOTE, comm->rank,
+                "rank %d (pid %d) aborted the communicator", comm->rank, (int)getpid());
+    motet_error_clear();
+    while (atomic_load(&comm->running) ||
+            atomic_load(&comm->turn) != atomic_load(&comm->tickets))
+        nanosleep(&nap, NULL);
+    if (atomic_exchange(&comm->disposed, 1) == 0)
+        dispose(comm, !failed_before);
+    return MOTET_OK;
+}
+
+motet_result motet_comm_revoke(motet_comm *comm)
+{
+    if (atomic_load(&comm->revoked))
+        return motet_fail(MOTET_ERR_ARGUMENT, "the communicator is revoked already");
+    if (state_of(comm) != MOTET_COMM_READY)
+        return motet_fail(MOTET_ERR_ARGUMENT,
+                "the communicator is being made or is finalized, and cannot be "
+                "revoked");
+    atomic_store(&comm->revoked, 1);
+    motet_engine_fail(&comm->engine, MOTET_ERR_USAGE, comm->rank,
+            "rank %d (pid %d) revoked the communicator", comm->rank, (int)getpid());
+    motet_error_clear();
+    return MOTET_OK;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/wait.h"
+
+#include "base/log.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* A spin takes some 15 to 50 ns, a yield on an idle core some 200 ns: spinning on costs more
+ * when another process wants the core than yielding costs when none does. */
+#define SPIN_TURNS   200u
+#define LOOK_EVERY   64u /* spins between looks at the peers' failures */
+#define YIELD_NS     (2 * MOTET_NS_PER_MS)
+#define SLEEP_MIN_NS 50000ull
+#define SLEEP_MAX_NS MOTET_NS_PER_MS
+/* Waiting on others goes on this long after a death: what was already on its way
+ * may still end the operation. */
+#define DEATH_GRACE_NS (500 * MOTET_NS_PER_MS)
+/* Waits shorter than this leave no trace in the recorder. */
+#define RECORD_AFTER_NS MOTET_NS_PER_MS
+/* The watcher beats every 250 ms. */
+#define HEARTBEAT_LOST_NS (2 * MOTET_NS_PER_S)
+
+static inline void pause_cpu(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void motet_op_describe(const motet_op *op, char *buf, size_t bytes)
+{
+    const motet_kind_info *kind = &motet_kind_table[op->kind];
+    int used = snprintf(buf, bytes, "%s(count %zu, %s", kind->name, op->count,
+            motet_type_table[op->type].name);
+
+    if (used > 0 && (size_t)used < bytes && kind->reduces)
+        used += snprintf(buf + used, bytes - (size_t)used, ", %s",
+                motet_redop_names[op->redop]);
+    if (used > 0 && (size_t)used < bytes && kind->rooted)
+        used += snprintf(buf + used, bytes - (size_t)used, ", %s %d",
+                kind->pairwise ? "peer" : "root", op->root);
+    if (used > 0 && (size_t)used < bytes)
+        snprintf(buf + used, bytes - (size_t)used, ")");
+}
+
+/* The peer's call under the same number, as an operation; false if it is not there. */
+static bool peer_call(const motet_running *running, int rank, motet_op *op,
+        uint32_t *fingerprint)
+{
+    const motet_arena_head *head = running->engine->arena[rank].head;
+    const motet_call *call = &head->call[running->seq & (MOTET_CALLS - 1)];
+    uint32_t word;
+
+    if (atomic_load_explicit(&call->seq, memory_order_acquire) != running->seq)
+        return false;
+    word = atomic_load_explicit(&call->kind_type_op, memory_order_relaxed);
+    *fingerprint = atomic_load_explicit(&call->fingerprint, memory_order_relaxed);
+    *op = (motet_op){
+        .kind = (motet_kind)(word >> 16 & 0xff),
+        .type = (motet_type)(word >> 8 & 0xff),
+        .redop = (motet_redop)(word & 0xff),
+        .root = atomic_load_explicit(&call->root, memory_order_relaxed),
+        .count = atomic_load_explicit(&call->count, memory_order_relaxed),
+    };
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&call->seq, memory_order_relaxed) == running->seq &&
+            op->kind < MOTET_NUM_KINDS && op->type < MOTET_NUM_TYPES &&
+            op->redop < MOTET_NUM_REDOPS;
+}
+
+motet_result motet_mismatch(const motet_running *running, int rank)
+{
+    motet_engine *engine = running->engine;
+    char mine[128], theirs[128] = "another call";
+    uint32_t fingerprint;
+    motet_op op;
+
+    motet_op_describe(running->op, mine, sizeof(mine));
+    if (peer_call(running, rank, &op, &fingerprint))
+        motet_op_describe(&op, theirs, sizeof(theirs));
+    return motet_engine_fail(engine, MOTET_ERR_USAGE, -1,
+            "the ranks disagree about collective number %llu: rank %d calls %s, rank "
+            "%d "
+            "calls %s",
+            (unsigned long long)running->seq, engine->rank, mine, rank, theirs);
+}
+
+/* A peer that has failed shows why; the sentence becomes ours. */
+static motet_result look_at_failures(motet_engine *engine)
+{
+    for (int r = 0; r < engine->nranks; r++) {
+        const motet_arena_head *head = engine->arena[r].head;
+        uint32_t failed;
+
+        if (r == engine->rank)
+            continue;
+        failed = atomic_load_explicit(&head->failed, memory_order_acquire);
+        if (failed != 0)
+            return motet_engine_fail(engine, (motet_result)failed, head->failed_rank,
+                    "%.*s", MOTET_FAILURE_MAX - 1, head->failure);
+    }
+    return MOTET_OK;
+}
+
+/* "rank 3 (pid 4242)" */
+static const char *name_rank(const motet_engine *engine, int rank, char *buf,
+        size_t bytes)
+{
+    if (engine->peer[rank].pid != 0)
+        snprintf(buf, bytes, "rank %d (pid %d)", rank, engine->peer[rank].pid);
+    else
+        snprintf(buf, bytes, "rank %d", rank);
+    return buf;
+}
+
+static motet_result fail_dead(const motet_wait *wait, int rank, const char *how)
+{
+    const motet_running *running = wait->running;
+    char what[128], who[64];
+
+    motet_op_describe(running->op, what, sizeof(what));
+    return motet_engine_fail(running->engine, MOTET_ERR_REMOTE, rank,
+            "%s %s: %s cannot end", name_rank(running->engine, rank, who, sizeof(who)),
+            how, what);
+}
+
+/* Has the peer gone? What it wrote before stays readable, so the word gets one more look. */
+static motet_result look_at_lives(motet_wait *wait, int rank, uint64_t now_ns)
+{
+    motet_engine *engine = wait->running->engine;
+    int dead = atomic_load_explicit(&engine->dead_rank, memory_order_acquire);
+    bool left = atomic_load_explicit(&engine->arena[rank].head->life,
+                        memory_order_acquire) == MOTET_LIFE_LEFT;
+    bool doomed = left || dead == rank ||
+            (dead >= 0 &&
+                    now_ns > atomic_load_explicit(&engine->dead_ns,
+                                     memory_order_relaxed) +
+                                    DEATH_GRACE_NS);
+
+    if (!doomed)
+        return MOTET_OK;
+    if (!wait->doomed) {
+        wait->doomed = true;
+        return MOTET_OK;
+    }
+    if (dead >= 0)
+        return fail_dead(wait, dead, "has died");
+    return fail_dead(wait, rank, "has destroyed its communicator");
+}
+
+/* A peer that makes another call under our number. */
+static motet_result look_at_call(const motet_running *running, int rank)
+{
+    uint32_t fingerprint;
+    motet_op op;
+
+    if (running->seq != 0 && peer_call(running, rank, &op, &fingerprint) &&
+            fingerprint != running->fingerprint)
+        return motet_mismatch(running, rank);
+    return MOTET_OK;
+}
+
+/* Who has not begun this collective: "rank 1, rank 3"; for pairs, the peer. */
+static void name_absent(const motet_running *running, int rank, char *buf, size_t bytes)
+{
+    const motet_engine *engine = running->engine;
+    size_t used = 0;
+
+    buf[0] = '\0';
+    for (int r = 0; running->seq != 0 && r < engine->nranks; r++) {
+        char who[64];
+        uint64_t seq =
+                atomic_load_explicit(&engine->arena[r].head->seq, memory_order_relaxed);
+
+        if (r == engine->rank || seq >= running->seq || used + 2 >= bytes)
+            continue;
+        used += (size_t)snprintf(buf + used, bytes - used, "%s%s",
+                used != 0 ? ", " : "", name_rank(engine, r, who, sizeof(who)));
+    }
+    if (buf[0] == '\0')
+        name_rank(engine, rank, buf, bytes);
+}
+
+/* "; no heartbeat of rank 1 for 12 s: stopped, or starved of CPU" or nothing. */
+static void name_silence(const motet_engine *engine, int rank, uint64_t now_ns,
+        char *buf, size_t bytes)
+{
+    uint64_t beat = atomic_load_explicit(&engine->arena[rank].head->heartbeat_ns,
+            memory_order_relaxed);
+
+    buf[0] = '\0';
+    if (beat != 0 && now_ns > beat + HEARTBEAT_LOST_NS)
+        snprintf(buf, bytes,
+                "; no heartbeat of rank %d for %.1f s: stopped, or starved of CPU",
+                rank, (double)(now_ns - beat) / 1e9);
+}
+
+static motet_result look_at_clock(motet_wait *wait, int rank, uint64_t now_ns)
+{
+    const motet_running *running = wait->running;
+    motet_engine *engine = running->engine;
+    uint64_t waited = now_ns - wait->start_ns;
+    uint64_t timeout = running->op->timeout_ms != 0
+            ? running->op->timeout_ms * MOTET_NS_PER_MS
+            : atomic_load_explicit(&engine->timeout_ns, memory_order_relaxed);
+    char what[128], absent[256], silence[128];
+
+    if (running->record != NULL && waited > RECORD_AFTER_NS)
+        motet_recorder_waits(running->record, rank, wait->start_ns);
+    if ((timeout == 0 || waited < timeout) &&
+            (wait->warned || waited < engine->warn_after_ns))
+        return MOTET_OK;
+
+    motet_op_describe(running->op, what, sizeof(what));
+    name_absent(running, rank, absent, sizeof(absent));
+    name_silence(engine, rank, now_ns, silence, sizeof(silence));
+    if (timeout != 0 && waited >= timeout)
+        return motet_engine_fail(engine, MOTET_ERR_REMOTE, rank,
+                "rank %d has waited %.1f s in %s for %s, which has not come%s",
+                engine->rank, (double)waited / 1e9, what, absent, silence);
+    wait->warned = true;
+    motet_warn("rank %d has waited %.0f s in %s for %s%s", engine->rank,
+            (double)waited / 1e9, what, absent, silence);
+    return MOTET_OK;
+}
+
+/* All that is worth looking at when the word has not come for a while. */
+static motet_result look_around(motet_wait *wait, int rank)
+{
+    const motet_running *running = wait->running;
+    uint64_t now_ns = motet_now_ns();
+    motet_result result;
+
+    if (wait->start_ns == 0)
+        wait->start_ns = now_ns;
+    result = look_at_failures(running->engine);
+    if (result == MOTET_OK)
+        result = look_at_call(running, rank);
+    if (result == MOTET_OK)
+        result = look_at_lives(wait, rank, now_ns);
+    return result == MOTET_OK ? look_at_clock(wait, rank, now_ns) : result;
+}
+
+static void sleep_a_while(motet_wait *wait)
+{
+    struct timespec t = { 0 };
+
+    wait->sleep_ns = wait->sleep_ns == 0 ? SLEEP_MIN_NS : wait->sleep_ns * 2;
+    if (wait->sleep_ns > SLEEP_MAX_NS)
+        wait->sleep_ns = SLEEP_MAX_NS;
+    t.tv_nsec = (long)wait->sleep_ns;
+    nanosleep(&t, NULL);
+}
+
+motet_result motet_wait_turn(motet_wait *wait, int rank)
+{
+    motet_engine *engine = wait->running->engine;
+    unsigned turn = wait->turns++;
+    motet_result result = MOTET_OK;
+
+    if (atomic_load_explicit(&engine->stop, memory_order_acquire) != 0)
+        return motet_engine_failure(engine);
+    if (!engine->oversubscribed && turn < SPIN_TURNS) {
+        pause_cpu();
+        return turn % LOOK_EVERY == LOOK_EVERY - 1 ? look_around(wait, rank) : MOTET_OK;
+    }
+    if (wait->start_ns == 0 || turn % 8 == 7 || wait->sleep_ns != 0)
+        result = look_around(wait, rank);
+    if (result != MOTET_OK)
+        return result;
+    if (motet_now_coarse_ns() < wait->start_ns + YIELD_NS)
+        sched_yield();
+    else
+        sleep_a_while(wait);
+    return MOTET_OK;
+}
+
+motet_result motet_wait_slow(const motet_running *running, const _Atomic uint64_t *word,
+        uint64_t at_least, int rank)
+{
+    motet_wait wait;
+    motet_result result;
+
+    motet_wait_begin(&wait, running);
+    while (atomic_load_explicit(word, memory_order_acquire) < at_least) {
+        result = motet_wait_turn(&wait, rank);
+        if (result != MOTET_OK)
+            return result;
+    }
+    return MOTET_OK;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waiting for a peer's word. Spin, then yield, then sleep in growing steps; nobody
+ * wakes a waiter. Every turn looks whether the communicator was stopped; every
+ * slower turn looks for failures that peers show, for deaths and for mismatched
+ * calls, and at the clock. When ranks share cores a waiter yields at once.
+ */
+#ifndef MOTET_ENGINE_WAIT_H
+#define MOTET_ENGINE_WAIT_H
+
+#include "engine/engine.h"
+
+/** What the running operation is, for whoever waits in it. */
+typedef struct motet_running {
+    motet_engine *engine;
+    const motet_op *op;
+    motet_trace_op *record;
+    uint32_t fingerprint;
+    uint64_t seq; /* of a collective; 0 for sends and receives */
+} motet_running;
+
+/** One wait. Start with motet_wait_begin(). */
+typedef struct motet_wait {
+    const motet_running *running;
+    uint64_t start_ns; /* 0 until the clock was first read */
+    uint64_t sleep_ns;
+    unsigned turns;
+    bool doomed; /* the peer is gone: one more look at the word, then fail */
+    bool warned;
+} motet_wait;
+
+static inline void motet_wait_begin(motet_wait *wait, const motet_running *running)
+{
+    *wait = (motet_wait){ .running = running };
+}
+
+/**
+ * Let one turn pass while waiting for @p rank.
+ * @retval MOTET_OK look at the word again.
+ * @retval others   the communicator has failed.
+ */
+MOTET_MUST_USE motet_result motet_wait_turn(motet_wait *wait, int rank);
+
+/** motet_wait_word() when the word is not there yet. */
+MOTET_MUST_USE motet_result motet_wait_slow(const motet_running *running,
+        const _Atomic uint64_t *word, uint64_t at_least, int rank);
+
+/** Wait until @p word, which @p rank writes and which only grows, is @p at_least. */
+static inline motet_result motet_wait_word(const motet_running *running,
+        const _Atomic uint64_t *word, uint64_t at_least, int rank)
+{
+    if (__builtin_expect(atomic_load_explicit(word, memory_order_acquire) >= at_least,
+                1))
+        return MOTET_OK;
+    return motet_wait_slow(running, word, at_least, rank);
+}
+
+/** Describe @p op as in "all_reduce(count 4, float, sum)", into @p buf. */
+void motet_op_describe(const motet_op *op, char *buf, size_t bytes);
+
+/** Fail: @p rank makes another call than this rank under the same number. */
+MOTET_MUST_USE motet_result motet_mismatch(const motet_running *running, int rank);
+
+#endif

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values that can be checked: see check.h. Independent of the library's kernels. */
+#include "check.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+/* Elements handled at a time: their reference stays in the first-level cache. */
+#define BLOCK 1024
+
+/* The floating types: exponent bits, fraction bits, and whether the top exponent is
+ * infinity and NaN (e4m3 keeps it for numbers, except the last code). */
+struct format {
+    int exponent, fraction;
+    bool ieee;
+};
+
+static const struct format formats[MOTET_NUM_TYPES] = {
+    [MOTET_FLOAT16] = { 5, 10, true },
+    [MOTET_BFLOAT16] = { 8, 7, true },
+    [MOTET_FLOAT8E4M3] = { 4, 3, false },
+    [MOTET_FLOAT8E5M2] = { 5, 2, true },
+    [MOTET_FLOAT32] = { 8, 23, true },
+    [MOTET_FLOAT64] = { 11, 52, true },
+};
+
+static bool is_small_float(motet_type type)
+{
+    return formats[type].exponent != 0 && motet_type_table[type].bytes <= 2;
+}
+
+/* ------------------------------------------------------------ small floats */
+
+static int bias_of(const struct format *f)
+{
+    return (1 << (f->exponent - 1)) - 1;
+}
+
+static unsigned encode_small(const struct format *f, double value)
+{
+    unsigned sign = signbit(value) ? 1u << (f->exponent + f->fraction) : 0;
+    double magnitude = fabs(value);
+    int e, stored;
+    double fraction;
+
+    if (magnitude == 0)
+        return sign;
+    e = ilogb(magnitude);
+    if (e < 1 - bias_of(f))
+        return sign | (unsigned)lrint(ldexp(magnitude, bias_of(f) - 1 + f->fraction));
+    fraction = ldexp(magnitude, f->fraction - e) - ldexp(1, f->fraction);
+    stored = e + bias_of(f);
+    return sign | ((unsigned)stored << f->fraction) | (unsigned)lrint(fraction);
+}
+
+static float decode_small(const struct format *f, unsigned bits)
+{
+    unsigned mask = (1u << f->fraction) - 1, fraction = bits & mask;
+    unsigned top = (1u << f->exponent) - 1;
+    unsigned stored = (bits >> f->fraction) & top;
+    bool negative = (bits >> (f->exponent + f->fraction)) & 1;
+    double value;
+
+    if (stored == top && f->ieee)
+        value = fraction == 0 ? INFINITY : NAN;
+    else if (stored == top && fraction == mask)
+        value = NAN;
+    else if (stored == 0)
+        value = ldexp(fraction, 1 - bias_of(f) - f->fraction);
+    else
+        value = ldexp(mask + 1 + fraction, (int)stored - bias_of(f) - f->fraction);
+    return (float)(negative ? -value : value);
+}
+
+/* Every code's value: decoding is a look-up. Made once, at the first use of a type. */
+static float value16[2][1 << 16], value8[2][1 << 8];
+static pthread_once_t tables_made = PTHREAD_ONCE_INIT;
+
+static void make_tables(void)
+{
+    for (unsigned i = 0; i < 1 << 16; i++) {
+        value16[0][i] = decode_small(&formats[MOTET_FLOAT16], i);
+        value16[1][i] = decode_small(&formats[MOTET_BFLOAT16], i);
+    }
+    for (unsigned i = 0; i < 1 << 8; i++) {
+        value8[0][i] = decode_small(&formats[MOTET_FLOAT8E4M3], i);
+        value8[1][i] = decode_small(&formats[MOTET_FLOAT8E5M2], i);
+    }
+}
+
+/* ------------------------------------------------------- elements ↔ numbers */
+
+#define STORE(ctype, element, value)        \
+    do {                                    \
+        ctype v_ = (ctype)(value);          \
+        memcpy((element), &v_, sizeof(v_)); \
+    } while (0)
+
+void check_encode(motet_type type, double value, void *element)
+{
+    switch (type) {
+    case MOTET_INT8: STORE(int8_t, element, (int64_t)value); break;
+    case MOTET_UINT8: STORE(uint8_t, element, (int64_t)value); break;
+    case MOTET_INT32: STORE(int32_t, element, (int64_t)value); break;
+    case MOTET_UINT32: STORE(uint32_t, element, (int64_t)value); break;
+    case MOTET_INT64: STORE(int64_t, element, value); break;
+    case MOTET_UINT64: STORE(uint64_t, element, (int64_t)value); break;
+    case MOTET_FLOAT32: STORE(float, element, value); break;
+    case MOTET_FLOAT64: STORE(double, element, value); break;
+    case MOTET_FLOAT16:
+    case MOTET_BFLOAT16:
+        STORE(uint16_t, element, encode_small(&formats[type], value));
+        break;
+    case MOTET_FLOAT8E4M3:
+    case MOTET_FLOAT8E5M2:
+        STORE(uint8_t, element, encode_small(&formats[type], value));
+        break;
+    case MOTET_NUM_TYPES: break;
+    }
+}
+
+#define LOAD_ALL(ctype, convert)                        \
+    for (size_t i = 0; i < count; i++) {                \
+        ctype v_;                                       \
+        memcpy(&v_, from + i * sizeof(v_), sizeof(v_)); \
+        out[i] = (convert);                             \
+    }                                                   \
+    break
+
+/* Elements of a floating type as numbers. */
+static void decode_floats(motet_type type, const unsigned char *from, size_t count,
+        double *out)
+{
+    pthread_once(&tables_made, make_tables);
+    switch (type) {
+    case MOTET_FLOAT16: LOAD_ALL(uint16_t, (double)value16[0][v_]);
+    case MOTET_BFLOAT16: LOAD_ALL(uint16_t, (double)value16[1][v_]);
+    case MOTET_FLOAT8E4M3: LOAD_ALL(uint8_t, (double)value8[0][v_]);
+    case MOTET_FLOAT8E5M2: LOAD_ALL(uint8_t, (double)value8[1][v_]);
+    case MOTET_FLOAT32: LOAD_ALL(float, (double)v_);
+    case MOTET_FLOAT64: LOAD_ALL(double, v_);
+    default: break;
+    }
+}
+
+/* -------------------------------------------------------------------- input */
+
+static uint64_t mix(uint64_t h)
+{
+    h ^= h >> 30;
+    h *= 0xbf58476d1ce4e5b9ull;
+    h ^= h >> 27;
+    h *= 0x94d049bb133111ebull;
+    return h ^ (h >> 31);
+}
+
+static uint64_t dice(const struct check *c, int rank, uint64_t index)
+{
+    return mix(index * 0x9e3779b97f4a7c15ull +
+            (uint64_t)(unsigned)rank * 0xd1b54a32d192ed03ull + c->seed);
+}
+
+/* Factors of a product: two ranks differ from ±1 at each index, so it stays small. */
+static double product_input(const struct check *c, int rank, uint64_t index)
+{
+    uint64_t h = dice(c, rank, index);
+    uint64_t n = (uint64_t)c->nranks, r = (uint64_t)rank;
+    bool first = index % n == r, second = (index / n + index + 1) % n == r;
+    double value = 1;
+
+    if (!motet_type_table[c->type].is_float)
+        return first ? (double)(1 + h % 3) : second ? 2 : 1;
+    if (first)
+        value = 1 + (double)(h % 4) / 4;
+    else if (second)
+        value = (h & 4) != 0 ? 1.5 : 0.5;
+    return (h & 8) != 0 ? -value : value;
+}
+
+/* Small enough that n of them, doubled by mulsum, stay inside an int8 as long as they can. */
+static double integer_input(const struct check *c, int rank, uint64_t index)
+{
+    int64_t reach = 63 / c->nranks > 0 ? 63 / c->nranks : 1;
+    uint64_t h = dice(c, rank, index);
+    bool is_signed =
+            c->type == MOTET_INT8 || c->type == MOTET_INT32 || c->type == MOTET_INT64;
+
+    if (is_signed)
+        return (double)((int64_t)(h % (uint64_t)(2 * reach + 1)) - reach);
+    return (double)(h % (uint64_t)(2 * reach + 1));
+}
+
+/* ±[0.5, 3.5] with as many fraction bits as the type has (20 at most for float: sums
+ * of many ranks still round, sums of a few are exact). */
+static double float_input(const struct check *c, int rank, uint64_t index)
+{
+    uint64_t h = dice(c, rank, index);
+    int bits = is_small_float(c->type) ? 2 : formats[c->type].fraction - 1;
+    double fraction = ldexp((double)(h >> (64 - bits)), -bits);
+    double value = (1 + fraction) * ((h & 1) != 0 ? 1.0 : 0.5);
+
+    return (h & 2) != 0 ? -value : value;
+}
+
+static double input(const struct check *c, int rank, uint64_t index)
+{
+    if (c->redop == MOTET_PROD)
+        return product_input(c, rank, index);
+    if (!motet_type_table[c->type].is_float)
+        return integer_input(c, rank, index);
+    return float_input(c, rank, index);
+}
+
+double check_scalar(int rank)
+{
+    return rank % 2 == 0 ? 1 : 2;
+}
+
+void check_fill(const struct check *c, void *buf, size_t count, int rank,
+        uint64_t first)
+{
+    unsigned char *to = buf;
+    size_t bytes = motet_type_table[c->type].bytes;
+
+    for (size_t i = 0; i < count; i++)
+        check_encode(c->type, input(c, rank, first + i), to + i * bytes);
+}
+
+size_t check_moved(const struct check *c, const void *buf, size_t count, int rank,
+        uint64_t first)
+{
+    const unsigned char *from = buf;
+    size_t bytes = motet_type_table[c->type].bytes, wrong = 0;
+    unsigned char expected[8];
+
+    for (size_t i = 0; i < count; i++) {
+        check_encode(c->type, input(c, rank, first + i), expected);
+        wrong += memcmp(from + i * bytes, expected, bytes) != 0;
+    }
+    return wrong;
+}
+
+/* ---------------------------------------------------------------- reduction */
+
+/* The result in float64 and the sum of magnitudes, of elements first … first + n − 1. */
+static void reference(const struct check *c, uint64_t first, size_t n, double *result,
+        double *magnitude)
+{
+    for (size_t i = 0; i < n; i++) {
+        result[i] = 0;
+        magnitude[i] = 0;
+    }
+    for (int r = 0; r < c->nranks; r++) {
+        double scale = c->redop == MOTET_PREMUL_SUM ? check_scalar(r) : 1;
+
+        for (size_t i = 0; i < n; i++) {
+            double x = input(c, r, first + i) * scale;
+
+            magnitude[i] += fabs(x);
+            if (r == 0)
+                result[i] = x;
+            else if (c->redop == MOTET_PROD)
+                result[i] *= x;
+            else if (c->redop == MOTET_MAX)
+                result[i] = x > result[i] ? x : result[i];
+            else if (c->redop == MOTET_MIN)
+                result[i] = x < result[i] ? x : result[i];
+            else
+                result[i] += x;
+        }
+    }
+}
+
+/* All sums of the inputs above are whole and far below 2^53, so the reference is exact. */
+static size_t wrong_integers(const struct check *c, const unsigned char *from, size_t n,
+        const double *result)
+{
+    size_t bytes = motet_type_table[c->type].bytes, wrong = 0;
+    unsigned char expected[8];
+
+    for (size_t i = 0; i < n; i++) {
+        double value = result[i];
+
+        if (c->redop == MOTET_AVG)
+            value = trunc(value / c->nranks);
+        check_encode(c->type, value, expected);
+        wrong += memcmp(from + i * bytes, expected, bytes) != 0;
+    }
+    return wrong;
+}
+
+/* Largest error allowed for a result near @p result. */
+static double bound(const struct check *c, double result, double magnitude)
+{
+    const struct format *f = &formats[c->type];
+    double unit = ldexp(1, -f->fraction - 1), n = c->nranks;
+
+    if (c->redop == MOTET_MAX || c->redop == MOTET_MIN)
+        return 0;
+    if (c->redop == MOTET_PROD)
+        magnitude = fabs(result);
+    else if (c->redop == MOTET_AVG)
+        magnitude /= n;
+    if (!is_small_float(c->type))
+        return 2 * (n + 1) * unit * magnitude;
+    if (c->rounds_each_step)
+        return 2 * (n + 1) * unit * magnitude;
+    return fmax(unit * fabs(result), ldexp(unit, 1 - bias_of(f))) +
+            n * ldexp(1, -24) * magnitude;
+}
+
+static size_t wrong_floats(const struct check *c, const unsigned char *from, size_t n,
+        const double *result, const double *magnitude)
+{
+    double got[BLOCK];
+    size_t wrong = 0;
+
+    decode_floats(c->type, from, n, got);
+    for (size_t i = 0; i < n; i++) {
+        double expected = c->redop == MOTET_AVG ? result[i] / c->nranks : result[i];
+
+        /* written so that a NaN is wrong */
+        if (!(fabs(got[i] - expected) <= bound(c, expected, magnitude[i])))
+            wrong++;
+    }
+    return wrong;
+}
+
+size_t check_reduced(const struct check *c, const void *buf, size_t count,
+        uint64_t first)
+{
+    const unsigned char *from = buf;
+    size_t bytes = motet_type_table[c->type].bytes, wrong = 0;
+    double result[BLOCK], magnitude[BLOCK];
+
+    for (size_t done = 0; done < count; done += BLOCK) {
+        size_t n = count - done < BLOCK ? count - done : BLOCK;
+
+        reference(c, first + done, n, result, magnitude);
+        if (motet_type_table[c->type].is_float)
+            wrong += wrong_floats(c, from + done * bytes, n, result, magnitude);
+        else
+            wrong += wrong_integers(c, from + done * bytes, n, result);
+    }
+    return wrong;
+}
+
+uint64_t check_digest(const void *buf, size_t bytes)
+{
+    const unsigned char *p = buf;
+    uint64_t h = 0xcbf29ce484222325ull, word;
+
+    for (; bytes >= sizeof(word); bytes -= sizeof(word), p += sizeof(word)) {
+        memcpy(&word, p, sizeof(word));
+        h = (h ^ word) * 0x100000001b3ull;
+        h ^= h >> 32;
+    }
+    for (; bytes > 0; bytes--, p++)
+        h = (h ^ *p) * 0x100000001b3ull;
+    return h;
+}

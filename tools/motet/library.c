@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening libraries that speak the NCCL ABI: see library.h. */
+#include "library.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What the version line of every build of motet holds, and of nothing else. */
+static const char motet_mark[] = "+motet";
+
+static void take_linked(struct library *lib)
+{
+#define LIBRARY_LINKED(field, function, required) lib->field = function;
+    LIBRARY_FUNCTIONS(LIBRARY_LINKED)
+#undef LIBRARY_LINKED
+    lib->linked = true;
+    lib->motet = true;
+}
+
+/* dlsym() gives an object pointer; POSIX says that it converts. */
+static void take_symbol(void *handle, const char *name, void *field)
+{
+    void *symbol = dlsym(handle, name);
+
+    memcpy(field, &symbol, sizeof(symbol));
+}
+
+static const char *take_symbols(struct library *lib)
+{
+    const char *missing = NULL;
+
+#define LIBRARY_SYMBOL(field, function, required)     \
+    take_symbol(lib->handle, #function, &lib->field); \
+    if (lib->field == NULL && (required) && !missing) \
+        missing = #function;
+    LIBRARY_FUNCTIONS(LIBRARY_SYMBOL)
+#undef LIBRARY_SYMBOL
+    return missing;
+}
+
+/* Whether the file's bytes hold motet's mark. */
+static bool carries_mark(const char *path)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool found = false;
+    void *map;
+
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) == 0 && st.st_size > 0) {
+        map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (map != MAP_FAILED) {
+            found = memmem(map, (size_t)st.st_size, motet_mark,
+                            sizeof(motet_mark) - 1) != NULL;
+            munmap(map, (size_t)st.st_size);
+        }
+    }
+    close(fd);
+    return found;
+}
+
+static void describe(struct library *lib)
+{
+    if (sha256_file(lib->path, lib->sha256) != 0)
+        snprintf(lib->sha256, sizeof(lib->sha256), "unreadable");
+    lib->streams = lib->stream_create != NULL && lib->stream_destroy != NULL &&
+            lib->stream_synchronize != NULL;
+}
+
+static int open_file(struct library *lib, const char *name, char *why, size_t why_bytes)
+{
+    struct link_map *map = NULL;
+    const char *missing;
+
+    lib->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (lib->handle == NULL) {
+        snprintf(why, why_bytes, "open library: %s", dlerror());
+        return -1;
+    }
+    if (dlinfo(lib->handle, RTLD_DI_LINKMAP, &map) != 0 || map == NULL ||
+            realpath(map->l_name, lib->path) == NULL)
+        snprintf(lib->path, sizeof(lib->path), "%s", name);
+    missing = take_symbols(lib);
+    if (missing != NULL) {
+        snprintf(why, why_bytes, "'%s' has no %s: not a library with the NCCL ABI",
+                lib->path, missing);
+        dlclose(lib->handle);
+        return -1;
+    }
+    lib->motet = carries_mark(lib->path);
+    return 0;
+}
+
+int library_open(struct library *lib, const char *name, char *why, size_t why_bytes)
+{
+    ncclResult_t result;
+
+    memset(lib, 0, sizeof(*lib));
+    if (name == NULL) {
+        ssize_t n = readlink("/proc/self/exe", lib->path, sizeof(lib->path) - 1);
+
+        if (n < 0)
+            snprintf(lib->path, sizeof(lib->path), "/proc/self/exe");
+        take_linked(lib);
+    } else if (open_file(lib, name, why, why_bytes) != 0) {
+        return -1;
+    }
+    describe(lib);
+    result = lib->get_version(&lib->version);
+    if (result != ncclSuccess) {
+        snprintf(why, why_bytes, "ncclGetVersion of '%s': %s", lib->path,
+                library_error(lib, result));
+        library_close(lib);
+        return -1;
+    }
+    return 0;
+}
+
+void library_close(struct library *lib)
+{
+    if (lib->handle != NULL)
+        dlclose(lib->handle);
+    lib->handle = NULL;
+}
+
+const char *library_error(const struct library *lib, ncclResult_t result)
+{
+    const char *text = lib->get_last_error != NULL ? lib->get_last_error(NULL) : "";
+
+    if (text != NULL && *text != 0)
+        return text;
+    return lib->get_error_string(result);
+}
+
+const char *library_version_text(int version, char *buf, size_t bytes)
+{
+    int base = version >= 10000 ? 10000 : 1000;
+
+    snprintf(buf, bytes, "%d.%d.%d", version / base, version % base / 100,
+            version % 100);
+    return buf;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A library that speaks the NCCL ABI, as smoke and bench use it: the copy that is
+ * linked into the command, or any file, opened with dlopen. Two can be open at once
+ * (RTLD_LOCAL; each calls its own functions).
+ */
+#ifndef MOTET_TOOLS_LIBRARY_H
+#define MOTET_TOOLS_LIBRARY_H
+
+#include "sha256.h"
+
+#include "motet.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * F(field, function, required). A library without a required one is refused; without
+ * another the feature that needs it is.
+ */
+/* clang-format off */
+#define LIBRARY_FUNCTIONS(F)                                                 \
+    F(get_version,          ncclGetVersion,           true)                  \
+    F(get_unique_id,        ncclGetUniqueId,          true)                  \
+    F(get_error_string,     ncclGetErrorString,       true)                  \
+    F(get_last_error,       ncclGetLastError,         false)                 \
+    F(comm_init_rank,       ncclCommInitRank,         true)                  \
+    F(comm_init_config,     ncclCommInitRankConfig,   false)                 \
+    F(comm_destroy,         ncclCommDestroy,          true)                  \
+    F(comm_abort,           ncclCommAbort,            true)                  \
+    F(group_start,          ncclGroupStart,           true)                  \
+    F(group_end,            ncclGroupEnd,             true)                  \
+    F(mem_alloc,            ncclMemAlloc,             false)                 \
+    F(mem_free,             ncclMemFree,              false)                 \
+    F(comm_register,        ncclCommRegister,         false)                 \
+    F(comm_deregister,      ncclCommDeregister,       false)                 \
+    F(window_register,      ncclCommWindowRegister,   false)                 \
+    F(window_deregister,    ncclCommWindowDeregister, false)                 \
+    F(redop_create_premul,  ncclRedOpCreatePreMulSum, false)                 \
+    F(redop_destroy,        ncclRedOpDestroy,         false)                 \
+    F(all_reduce,           ncclAllReduce,            true)                  \
+    F(reduce,               ncclReduce,               true)                  \
+    F(broadcast,            ncclBroadcast,            true)                  \
+    F(all_gather,           ncclAllGather,            true)                  \
+    F(reduce_scatter,       ncclReduceScatter,        true)                  \
+    F(send,                 ncclSend,                 true)                  \
+    F(recv,                 ncclRecv,                 true)                  \
+    F(all_to_all,           ncclAlltoAll,             false)                 \
+    F(all_to_all_v,         ncclAlltoAllv,            false)                 \
+    F(gather,               ncclGather,               false)                 \
+    F(scatter,              ncclScatter,              false)                 \
+    F(stream_create,        motet_stream_create,      false)                 \
+    F(stream_destroy,       motet_stream_destroy,     false)                 \
+    F(stream_synchronize,   motet_stream_synchronize, false)
+/* clang-format on */
+
+struct library {
+    char path[PATH_MAX];      /* the file, or of this command */
+    char sha256[SHA256_TEXT]; /* of that file; "unreadable" if it cannot be read */
+    int version;              /* ncclGetVersion() */
+    bool linked;              /* the copy inside this command */
+    bool motet;               /* built from motet: its ranks take host memory */
+    bool streams;             /* has motet's host streams */
+    void *handle;
+#define LIBRARY_FIELD(field, function, required) __typeof__(&function) field;
+    LIBRARY_FUNCTIONS(LIBRARY_FIELD)
+#undef LIBRARY_FIELD
+};
+
+/**
+ * Fill @p lib from the functions linked in (@p name NULL), or from the file or
+ * library name @p name. Returns 0, or −1 with a sentence in @p why.
+ */
+int library_open(struct library *lib, const char *name, char *why, size_t why_bytes);
+
+/** Close what library_open() opened. The process may not use its communicators any more. */
+void library_close(struct library *lib);
+
+/** The library's last sentence, or the text of @p result if it has none. */
+const char *library_error(const struct library *lib, ncclResult_t result);
+
+/** "2.27.7" of 22707. */
+const char *library_version_text(int version, char *buf, size_t bytes);
+
+#endif

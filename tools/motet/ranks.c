@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks for smoke and bench: see ranks.h.
+ *
+ * The barrier: a thread reads the generation, then adds itself to `arrived`; the last
+ * one resets the count and steps the generation (release), which the others wait for
+ * (acquire). So what was written before a barrier is seen after it. A waiter spins,
+ * then yields, then sleeps, and leaves when somebody has failed; the parent's stall
+ * limit is its deadline.
+ */
+#include "ranks.h"
+
+#include "cmd.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BROADCAST_BYTES 1024
+#define MESSAGE_BYTES   1024
+/* How long the others may take to notice a failure by themselves before they are killed. */
+#define GRACE_MS 5000
+
+struct ranks_shared {
+    const struct ranks_plan *plan; /* the same address in every forked process */
+    _Alignas(64) _Atomic uint32_t arrived;
+    _Alignas(64) _Atomic uint32_t generation;
+    _Atomic uint32_t failed;   /* 1: somebody writes `message`; 2: it is there */
+    _Atomic uint64_t moved_ns; /* when a barrier last completed */
+    int code;
+    char message[MESSAGE_BYTES];
+    unsigned char broadcast[BROADCAST_BYTES];
+    uint64_t word[RANKS_MAX];
+};
+
+int ranks_of(const struct ranks_plan *plan)
+{
+    return plan->processes * plan->threads * plan->per_thread;
+}
+
+static bool has_failed(const struct ranks_shared *shared)
+{
+    return atomic_load_explicit(&shared->failed, memory_order_relaxed) != 0;
+}
+
+static void pause_a_while(unsigned turn)
+{
+    const struct timespec nap = { .tv_nsec = 100000 };
+
+    if (turn < 2000)
+        return;
+    if (turn < 20000)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+bool ranks_barrier(struct ranks *self)
+{
+    struct ranks_shared *s = self->shared;
+    uint32_t all = (uint32_t)(s->plan->processes * s->plan->threads);
+    uint32_t now = atomic_load_explicit(&s->generation, memory_order_acquire);
+
+    if (has_failed(s))
+        return false;
+    if (atomic_fetch_add_explicit(&s->arrived, 1, memory_order_acq_rel) + 1 == all) {
+        atomic_store_explicit(&s->arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&s->moved_ns, motet_now_ns(), memory_order_relaxed);
+        atomic_store_explicit(&s->generation, now + 1, memory_order_release);
+        return true;
+    }
+    for (unsigned turn = 0;
+            atomic_load_explicit(&s->generation, memory_order_acquire) == now; turn++) {
+        if (has_failed(s))
+            return false;
+        pause_a_while(turn);
+    }
+    return true;
+}
+
+bool ranks_gather_words(struct ranks *self, const uint64_t *mine, uint64_t *all)
+{
+    struct ranks_shared *s = self->shared;
+
+    memcpy(&s->word[self->first], mine, (size_t)self->count * sizeof(*mine));
+    if (!ranks_barrier(self))
+        return false;
+    memcpy(all, s->word, (size_t)self->nranks * sizeof(*all));
+    return ranks_barrier(self);
+}
+
+bool ranks_gather(struct ranks *self, const double *mine, double *all)
+{
+    uint64_t mine_words[RANKS_MAX], words[RANKS_MAX];
+
+    memcpy(mine_words, mine, (size_t)self->count * sizeof(*mine));
+    if (!ranks_gather_words(self, mine_words, words))
+        return false;
+    memcpy(all, words, (size_t)self->nranks * sizeof(*all));
+    return true;
+}
+
+bool ranks_broadcast(struct ranks *self, void *data, size_t bytes)
+{
+    struct ranks_shared *s = self->shared;
+
+    if (self->first == 0)
+        memcpy(s->broadcast, data, bytes);
+    if (!ranks_barrier(self))
+        return false;
+    if (self->first != 0)
+        memcpy(data, s->broadcast, bytes);
+    return ranks_barrier(self);
+}
+
+int ranks_fail(struct ranks *self, int code, const char *fmt, ...)
+{
+    struct ranks_shared *s = self->shared;
+    uint32_t nobody = 0;
+    va_list args;
+
+    if (!atomic_compare_exchange_strong_explicit(&s->failed, &nobody, 1,
+                memory_order_acq_rel, memory_order_relaxed))
+        return code;
+    va_start(args, fmt);
+    vsnprintf(s->message, sizeof(s->message), fmt, args);
+    va_end(args);
+    s->code = code;
+    atomic_store_explicit(&s->failed, 2, memory_order_release);
+    return code;
+}
+
+/* ------------------------------------------------------------- one process */
+
+struct thread_start {
+    struct ranks self;
+    int (*body)(struct ranks *self, void *arg);
+    void *arg;
+    pthread_t thread;
+    int code;
+};
+
+static void *run_thread(void *arg)
+{
+    struct thread_start *start = arg;
+
+    start->code = start->body(&start->self, start->arg);
+    return NULL;
+}
+
+/* All threads of a forked process. Thread 0 is the process's first one. */
+static int run_process(struct ranks_shared *shared, int process,
+        int (*body)(struct ranks *self, void *arg), void *arg)
+{
+    const struct ranks_plan *plan = shared->plan;
+    struct thread_start *start = calloc((size_t)plan->threads, sizeof(*start));
+    int worst = EXIT_FINE;
+
+    if (start == NULL)
+        return EXIT_PROBLEM;
+    for (int t = plan->threads - 1; t >= 0; t--) {
+        start[t].self = (struct ranks){ .shared = shared,
+            .process = process,
+            .thread = t,
+            .first = (process * plan->threads + t) * plan->per_thread,
+            .count = plan->per_thread,
+            .nranks = ranks_of(plan) };
+        start[t].body = body;
+        start[t].arg = arg;
+        if (t == 0)
+            run_thread(&start[0]);
+        else if ((errno = pthread_create(&start[t].thread, NULL, run_thread,
+                          &start[t])) != 0)
+            return ranks_fail(&start[t].self, EXIT_PROBLEM, "start thread %d: %s", t,
+                    strerror(errno));
+    }
+    for (int t = 1; t < plan->threads; t++)
+        pthread_join(start[t].thread, NULL);
+    for (int t = 0; t < plan->threads; t++)
+        worst = start[t].code > worst ? start[t].code : worst;
+    free(start);
+    fflush(stdout);
+    return worst;
+}
+
+/* -------------------------------------------------------------- the parent */
+
+struct watch {
+    struct ranks_shared *shared;
+    pid_t *pid; /* 0 once it has ended */
+    int processes, alive, worst;
+    uint64_t kill_ns; /* when the rest is killed; 0 = no reason yet */
+    bool stalled;
+};
+
+static void kill_all(struct watch *w)
+{
+    for (int i = 0; i < w->processes; i++)
+        if (w->pid[i] > 0)
+            kill(w->pid[i], SIGKILL);
+}
+
+static void give_grace(struct watch *w)
+{
+    if (w->kill_ns == 0)
+        w->kill_ns = motet_now_ns() + GRACE_MS * MOTET_NS_PER_MS;
+}
+
+/* "rank 3" or "ranks 4 to 7" of a process. */
+static const char *ranks_text(const struct ranks_plan *plan, int process, char *buf,
+        size_t bytes)
+{
+    int each = plan->threads * plan->per_thread;
+
+    if (each == 1)
+        snprintf(buf, bytes, "rank %d", process);
+    else
+        snprintf(buf, bytes, "ranks %d to %d", process * each,
+                process * each + each - 1);
+    return buf;
+}
+
+static void note_end(struct watch *w, int process, int status)
+{
+    const struct ranks_plan *plan = w->shared->plan;
+    char who[48];
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_PROBLEM;
+
+    if (WIFSIGNALED(status) && w->kill_ns == 0)
+        cmd_error(plan->command, code, "%s (pid %d) was killed by signal %d (%s)",
+                ranks_text(plan, process, who, sizeof(who)), (int)w->pid[process],
+                WTERMSIG(status), strsignal(WTERMSIG(status)));
+    w->worst = code > w->worst ? code : w->worst;
+    w->pid[process] = 0;
+    w->alive--;
+    if (code != EXIT_FINE)
+        give_grace(w);
+}
+
+static void reap(struct watch *w)
+{
+    for (int i = 0; i < w->processes; i++) {
+        int status;
+
+        if (w->pid[i] > 0 && waitpid(w->pid[i], &status, WNOHANG) == w->pid[i])
+            note_end(w, i, status);
+    }
+}
+
+/* Nothing advances although nobody has failed: a hang, which the limit ends. */
+static void look_for_stall(struct watch *w)
+{
+    const struct ranks_plan *plan = w->shared->plan;
+    uint64_t moved = atomic_load_explicit(&w->shared->moved_ns, memory_order_relaxed);
+
+    if (plan->stall_s == 0 || w->stalled || w->kill_ns != 0 ||
+            motet_now_ns() < moved + plan->stall_s * MOTET_NS_PER_S)
+        return;
+    w->stalled = true;
+    w->worst = EXIT_PROBLEM;
+    w->kill_ns = motet_now_ns();
+    cmd_error(plan->command, EXIT_PROBLEM,
+            "no progress for %u s (limit of --timeout); the ranks are killed",
+            plan->stall_s);
+}
+
+/* Children end quickly or run for long: look often at first, then every 20 ms. */
+static void supervise(struct watch *w)
+{
+    struct timespec nap = { .tv_nsec = 1000000 };
+
+    while (w->alive > 0) {
+        reap(w);
+        if (w->alive == 0)
+            break;
+        if (has_failed(w->shared))
+            give_grace(w);
+        look_for_stall(w);
+        if (w->kill_ns != 0 && motet_now_ns() >= w->kill_ns)
+            kill_all(w);
+        nanosleep(&nap, NULL);
+        nap.tv_nsec = nap.tv_nsec < 20000000 ? nap.tv_nsec * 2 : nap.tv_nsec;
+    }
+}
+
+static pid_t fork_one(struct ranks_shared *shared, int process,
+        int (*body)(struct ranks *self, void *arg), void *arg)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid != 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(EXIT_PROBLEM); /* the parent was gone before the line above */
+    exit(run_process(shared, process, body, arg));
+}
+
+int ranks_run(const struct ranks_plan *plan, int (*body)(struct ranks *self, void *arg),
+        void *arg)
+{
+    struct watch w = { .processes = plan->processes };
+
+    fflush(stdout);
+    fflush(stderr);
+    w.pid = calloc((size_t)plan->processes, sizeof(*w.pid));
+    w.shared = mmap(NULL, sizeof(*w.shared), PROT_READ | PROT_WRITE,
+            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (w.pid == NULL || w.shared == MAP_FAILED) {
+        free(w.pid);
+        return cmd_error(plan->command, EXIT_PROBLEM, "no memory for %d processes: %s",
+                plan->processes, strerror(errno));
+    }
+    w.shared->plan = plan;
+    atomic_store_explicit(&w.shared->moved_ns, motet_now_ns(), memory_order_relaxed);
+    for (int i = 0; i < plan->processes; i++) {
+        w.pid[i] = fork_one(w.shared, i, body, arg);
+        if (w.pid[i] < 0) {
+            w.worst = cmd_error(plan->command, EXIT_PROBLEM, "start process %d: %s", i,
+                    strerror(errno));
+            kill_all(&w);
+            break;
+        }
+        w.alive++;
+    }
+    supervise(&w);
+    if (atomic_load_explicit(&w.shared->failed, memory_order_acquire) == 2) {
+        cmd_error(plan->command, w.shared->code, "%s", w.shared->message);
+        w.worst = w.shared->code > w.worst ? w.shared->code : w.worst;
+    }
+    munmap(w.shared, sizeof(*w.shared));
+    free(w.pid);
+    return w.worst;
+}
+
+/* ------------------------------------------------------------ communicators */
+
+int ranks_connect(struct ranks *self, const struct library *lib, ncclConfig_t *config,
+        ncclComm_t *comms)
+{
+    ncclResult_t result = ncclSuccess, ended;
+    ncclUniqueId id;
+
+    memset(&id, 0, sizeof(id));
+    if (self->first == 0 && (result = lib->get_unique_id(&id)) != ncclSuccess)
+        return ranks_fail(self, EXIT_PROBLEM, "ncclGetUniqueId of '%s': %s", lib->path,
+                library_error(lib, result));
+    if (!ranks_broadcast(self, &id, sizeof(id)))
+        return EXIT_PROBLEM;
+    result = lib->group_start();
+    for (int i = 0; i < self->count && result == ncclSuccess; i++) {
+        if (config != NULL && lib->comm_init_config != NULL)
+            result = lib->comm_init_config(&comms[i], self->nranks, id, self->first + i,
+                    config);
+        else
+            result = lib->comm_init_rank(&comms[i], self->nranks, id, self->first + i);
+    }
+    ended = lib->group_end();
+    if (result == ncclSuccess)
+        result = ended;
+    if (result != ncclSuccess)
+        return ranks_fail(self, EXIT_PROBLEM, "rank %d: ncclCommInitRank of '%s': %s",
+                self->first, lib->path, library_error(lib, result));
+    return ranks_barrier(self) ? EXIT_FINE : EXIT_PROBLEM;
+}
+
+void ranks_disconnect(struct ranks *self, const struct library *lib, ncclComm_t *comms)
+{
+    bool failed = has_failed(self->shared);
+
+    for (int i = 0; i < self->count; i++) {
+        if (comms[i] == NULL)
+            continue;
+        if (failed)
+            (void)lib->comm_abort(comms[i]);
+        else
+            (void)lib->comm_destroy(comms[i]);
+        comms[i] = NULL;
+    }
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks for smoke and bench: processes that the command forks itself, threads in each,
+ * and any number of ranks driven by one thread. They share one anonymous page range
+ * that has a barrier, a place for every rank's numbers, and the first failure.
+ *
+ * The parent only watches: it never calls the library, so it forks safely, survives a
+ * library that crashes or hangs, and can tell which rank it was.
+ */
+#ifndef MOTET_TOOLS_RANKS_H
+#define MOTET_TOOLS_RANKS_H
+
+#include "library.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RANKS_MAX 256
+
+struct ranks_plan {
+    int processes, threads, per_thread; /* their product is the number of ranks */
+    unsigned stall_s;    /* end everything if nothing advances for so long; 0 = never */
+    const char *command; /* for messages */
+};
+
+struct ranks_shared;
+
+/** One thread and the ranks that it drives: first … first + count − 1. */
+struct ranks {
+    struct ranks_shared *shared;
+    int process, thread, first, count, nranks;
+};
+
+/**
+ * Run @p body on every thread of the plan and wait. Returns the largest exit code; a
+ * rank that was killed, or made no progress for stall_s, gives EXIT_PROBLEM and a line
+ * on stderr.
+ */
+int ranks_run(const struct ranks_plan *plan, int (*body)(struct ranks *self, void *arg),
+        void *arg);
+
+/** Number of ranks of a plan. */
+int ranks_of(const struct ranks_plan *plan);
+
+/** Wait for all threads. False once anybody has failed: return then. */
+bool ranks_barrier(struct ranks *self);
+
+/**
+ * Every rank's value: @p mine has the caller's own `count`, @p all gets nranks. Two
+ * barriers. False as in ranks_barrier().
+ */
+bool ranks_gather(struct ranks *self, const double *mine, double *all);
+
+/** Same for 64-bit words. */
+bool ranks_gather_words(struct ranks *self, const uint64_t *mine, uint64_t *all);
+
+/** Hand @p bytes (at most 1024) of rank 0's @p data to all, into theirs. */
+bool ranks_broadcast(struct ranks *self, void *data, size_t bytes);
+
+/** Record a failure (the first stays) and wake everybody. Returns @p code. */
+int ranks_fail(struct ranks *self, int code, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/** Whether this thread drives rank 0, which prints. */
+static inline bool ranks_prints(const struct ranks *self)
+{
+    return self->first == 0;
+}
+
+/**
+ * Make the communicators of this thread's ranks, one library: the id travels by
+ * ranks_broadcast(). @p config may be NULL. Fails through ranks_fail().
+ */
+int ranks_connect(struct ranks *self, const struct library *lib, ncclConfig_t *config,
+        ncclComm_t *comms);
+
+/** Destroy them; after a failure, abort them. */
+void ranks_disconnect(struct ranks *self, const struct library *lib, ncclComm_t *comms);
+
+#endif
