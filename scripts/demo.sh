@@ -37,7 +37,8 @@ act_smoke() {
 }
 
 act_collectives() {
-    play "$motet" bench all -np 4 -b 64 -e 64K -f 32 -n 10 -w 2
+    play "$motet" bench all -np 4 -b 64 -e 64K -f 32 -n 10 -w 2 |
+        grep -E '\$ |test starting|type +redop|^ +[0-9]|Out of bounds|FAIL'
 }
 
 act_program() {
@@ -116,11 +117,11 @@ if [ "$failed" -gt 0 ]; then
     printf 'FAIL: %d of %d acts\n' "$failed" "${#lines[@]}"
     exit 1
 fi
-cat <<END
-PASS
-
-Next: $motet --help                        what the command can do
-      $motet run -n 2 -- ./your_program    ranks of a program that uses NCCL's API
-      make check                                        every test, about a quarter of an hour
-      README.md                                         your first program in 15 lines
-END
+next() { # WHAT-TO-TYPE WHAT-IT-DOES
+    printf '%-*s %s\n' $((${#motet} + 32)) "$1" "$2"
+}
+printf 'PASS\n\nNext:\n'
+next "$motet --help" "what the command can do"
+next "$motet run -n 2 -- ./your_program" "ranks of a program that uses NCCL's API"
+next "less README.md" "your first program"
+next "make check" "every test"

@@ -66,7 +66,8 @@ def check_include(path, line, quote, header):
         if reason:
             lint.report(path, line, header, f'"{header}": {reason}')
     elif not os.path.exists(os.path.join(ROOT, folder, header)) and not (
-        path.startswith("tests/") and glob.glob(os.path.join(ROOT, "tests", "*", header))
+        path.startswith("tests/")
+        and any(glob.glob(os.path.join(ROOT, part, "*", header)) for part in ("tests", "tools"))
     ):
         lint.report(path, line, header, f'"{header}": not in {folder}, src/ or include/')
 

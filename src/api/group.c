@@ -24,7 +24,7 @@ typedef struct group {
     bool has_blocking, has_nonblocking;
 } group;
 
-static _Thread_local group current __attribute__((tls_model("initial-exec")));
+static _Thread_local group current;
 /* The trail of `result`: calls that come after the failing one may overwrite the thread's. */
 static _Thread_local char current_text[MOTET_ERROR_TRAIL_MAX];
 
@@ -142,6 +142,21 @@ static motet_result job_settle(motet_job *job)
     return result;
 }
 
+/* Nobody joins the thread: the communicator's state tells when its work is over. */
+static int start_detached(motet_job *job)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int error = pthread_attr_init(&attributes);
+
+    if (error != 0)
+        return error;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    error = pthread_create(&thread, &attributes, job_thread_alone, job);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
 /* Run without waiting. Without a communicator to poll there is nothing to wait with, so
  * such a job (a split that gives this rank nothing) runs here. */
 static motet_result job_in_background(motet_job *job)
@@ -153,10 +168,8 @@ static motet_result job_in_background(motet_job *job)
         job_run(job);
         return job_settle(job);
     }
-    comm->has_starter = true;
-    error = pthread_create(&comm->starter, NULL, job_thread_alone, job);
+    error = start_detached(job);
     if (error != 0) {
-        comm->has_starter = false;
         job->result =
                 motet_fail(MOTET_ERR_SYSTEM, "start a thread: %s", strerror(error));
         snprintf(job->text, sizeof(job->text), "%s", motet_error_trail());

@@ -89,7 +89,8 @@ typedef struct motet_roster {
  * @param id     where; @p params decide interfaces, family, ports and NCCL_HOSTID.
  * @param out    release with motet_roster_release(); written only on success.
  * @retval MOTET_ERR_REMOTE   the deadline passed, or a rank left before the end.
- * @retval MOTET_ERR_USAGE    disagreement, several nodes, a duplicate rank.
+ * @retval MOTET_ERR_USAGE    disagreement, several nodes, a duplicate rank; or *cancel
+ *                            became non-zero.
  * @retval MOTET_ERR_ARGUMENT not one of our ids.
  */
 MOTET_MUST_USE motet_result motet_bootstrap_join(const motet_params *params,
@@ -98,7 +99,10 @@ MOTET_MUST_USE motet_result motet_bootstrap_join(const motet_params *params,
 /** Close the roster's descriptors that were not taken (set to −1) and free it. */
 void motet_roster_release(motet_roster *roster);
 
-/** Threads and sockets of root services alive in this process: for leak tests. */
+/**
+ * Root services alive in this process: for leak tests. One that failed lives up to 5 s
+ * longer unless every rank heard why, or motet_id_cancel() ends it.
+ */
 int motet_bootstrap_services(void);
 
 /** In the child of a fork: close inherited service sockets and forget them. */

@@ -238,13 +238,17 @@ static motet_result look_up(const char *text, const char *host, uint16_t port,
 {
     struct addrinfo hints = { .ai_family = family, .ai_socktype = SOCK_STREAM };
     struct addrinfo *found = NULL;
-    int error = getaddrinfo(host, NULL, &hints, &found);
+    int error;
 
+    /* what can only be an address, right or wrong, is nothing to ask a name server */
+    if (text[0] == '[' || strspn(host, "0123456789.") == strlen(host))
+        hints.ai_flags = AI_NUMERICHOST;
+    error = getaddrinfo(host, NULL, &hints, &found);
     if (error != 0)
         return motet_fail(error == EAI_SYSTEM || error == EAI_MEMORY
                         ? MOTET_ERR_SYSTEM
                         : MOTET_ERR_ARGUMENT,
-                "NCCL_COMM_ID is '%s', and '%s' has no address: %s", text, host,
+                "NCCL_COMM_ID is '%s', and '%s' is no address: %s", text, host,
                 gai_strerror(error));
     out->naddrs = 0;
     for (const struct addrinfo *at = found; at != NULL && out->naddrs == 0;

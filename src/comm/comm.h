@@ -94,8 +94,6 @@ typedef struct motet_comm {
     motet_registration *registrations;
     uint32_t windows_made; /* alike on all ranks: registering one is collective */
     char last_error[MOTET_COMM_ERROR_MAX];
-    pthread_t starter; /* thread of a non-blocking creation */
-    bool has_starter;
 } motet_comm;
 
 /* ---- the table (registry.c) ---- */

@@ -138,16 +138,18 @@ static void hello_of(const making *m, int rank, motet_hello *out)
 static motet_result allocate(motet_comm *comm)
 {
     size_t n = (size_t)comm->nranks;
+    int *watch_fd;
 
     comm->arena = calloc(n, sizeof(*comm->arena));
     comm->peer = calloc(n, sizeof(*comm->peer));
     comm->engine.pair = calloc(n, sizeof(*comm->engine.pair));
-    comm->watch_fd = malloc(2 * n * sizeof(*comm->watch_fd));
+    watch_fd = malloc(2 * n * sizeof(*watch_fd));
+    for (size_t i = 0; watch_fd != NULL && i < 2 * n; i++)
+        watch_fd[i] = -1;
+    comm->watch_fd = watch_fd; /* filled: a child forked now closes what it lists */
     if (comm->arena == NULL || comm->peer == NULL || comm->engine.pair == NULL ||
-            comm->watch_fd == NULL)
+            watch_fd == NULL)
         return motet_fail_errno(MOTET_ERR_SYSTEM, "tables of %d ranks", comm->nranks);
-    for (size_t i = 0; i < 2 * n; i++)
-        comm->watch_fd[i] = -1;
     return MOTET_OK;
 }
 
@@ -229,17 +231,22 @@ static motet_result start_engine(motet_comm *comm, making *m)
     return MOTET_OK;
 }
 
-/* A rank that has not said READY: is it still there? */
+static uint32_t life_of(const motet_comm *comm, int rank)
+{
+    return atomic_load_explicit(&comm->arena[rank].head->life, memory_order_acquire);
+}
+
+/* A rank that has not said READY: is it still there? A life line that is closed says no
+ * only if the rank still has not: it may have been READY and have left meanwhile. */
 static motet_result still_coming(motet_comm *comm, int rank, uint64_t deadline_ns)
 {
     struct pollfd life = { .fd = comm->watch_fd[2 * rank], .events = POLLIN };
-    uint32_t state =
-            atomic_load_explicit(&comm->arena[rank].head->life, memory_order_acquire);
 
     if (atomic_load_explicit(&comm->cancel, memory_order_acquire) != 0)
         return motet_fail(MOTET_ERR_REMOTE,
                 "the communicator was aborted while it was made");
-    if (state == MOTET_LIFE_LEFT || poll(&life, 1, 1) > 0)
+    if (life_of(comm, rank) == MOTET_LIFE_GAVE_UP ||
+            (poll(&life, 1, 1) > 0 && life_of(comm, rank) == MOTET_LIFE_JOINING))
         return motet_fail(MOTET_ERR_REMOTE,
                 "rank %d (pid %d) gave up or died while the communicator was made",
                 rank, comm->peer[rank].pid);
@@ -255,10 +262,9 @@ static motet_result await_ready(motet_comm *comm, uint64_t deadline_ns)
     atomic_store_explicit(&comm->arena[comm->rank].head->life, MOTET_LIFE_READY,
             memory_order_release);
     for (int r = 0; r < comm->nranks; r++) {
-        const _Atomic uint32_t *life = &comm->arena[r].head->life;
-
         /* A rank may be READY, do its work, and leave before this one looks. */
-        while (atomic_load_explicit(life, memory_order_acquire) == MOTET_LIFE_JOINING)
+        while (life_of(comm, r) == MOTET_LIFE_JOINING ||
+                life_of(comm, r) == MOTET_LIFE_GAVE_UP)
             MOTET_TRY(still_coming(comm, r, deadline_ns),
                     "wait for all ranks to be ready");
     }
@@ -274,13 +280,12 @@ static motet_comm *comm_of(motet_watch_item *item)
 static void on_life_event(motet_watch_item *item, int index)
 {
     motet_comm *comm = comm_of(item);
-    int rank = index / 2;
+    int rank = index / 2, fd = item->fds[index];
 
-    if (atomic_load_explicit(&comm->arena[rank].head->life, memory_order_acquire) !=
-            MOTET_LIFE_LEFT)
+    if (life_of(comm, rank) != MOTET_LIFE_LEFT)
         motet_engine_peer_died(&comm->engine, rank);
-    close(item->fds[index]);
-    item->fds[index] = -1;
+    item->fds[index] = -1; /* first: a child forked now must not close it again */
+    close(fd);
 }
 
 static void on_tick(motet_watch_item *item, uint64_t now_ns)

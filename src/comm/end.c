@@ -20,16 +20,13 @@ static bool started(const motet_comm *comm)
     return state == MOTET_COMM_READY || state == MOTET_COMM_FINALIZED;
 }
 
-/* Creation, on whatever thread, has ended when this returns. */
-static void join_starter(motet_comm *comm)
+/* Creation, on whatever thread, has ended when this returns: it has its own deadline. */
+static void await_creation(const motet_comm *comm)
 {
     struct timespec nap = { .tv_nsec = 100000 };
 
     while (state_of(comm) == MOTET_COMM_STARTING)
         nanosleep(&nap, NULL);
-    if (comm->has_starter)
-        pthread_join(comm->starter, NULL);
-    comm->has_starter = false;
 }
 
 motet_result motet_comm_async(motet_comm *comm)
@@ -44,7 +41,7 @@ motet_result motet_comm_async(motet_comm *comm)
 
 motet_result motet_comm_finalize(motet_comm *comm)
 {
-    join_starter(comm);
+    await_creation(comm);
     if (state_of(comm) == MOTET_COMM_FINALIZED)
         return motet_fail(MOTET_ERR_ARGUMENT, "the communicator is finalized already");
     if (atomic_load(&comm->revoked))
@@ -56,14 +53,37 @@ motet_result motet_comm_finalize(motet_comm *comm)
     return MOTET_OK;
 }
 
+/* Descriptors that are about to be closed are forgotten first: a child forked meanwhile
+ * closes what it finds listed. */
+static void close_life_line(motet_comm *comm)
+{
+    int fd = comm->life_line;
+
+    comm->life_line = -1;
+    if (fd >= 0)
+        close(fd);
+}
+
 /* Descriptors of peers that were not closed when they died. */
 static void close_watch_fds(motet_comm *comm)
 {
-    for (int i = 0; comm->watch_fd != NULL && i < 2 * comm->nranks; i++)
-        if (comm->watch_fd[i] >= 0)
-            close(comm->watch_fd[i]);
-    free(comm->watch_fd);
+    int *fds = comm->watch_fd;
+
     comm->watch_fd = NULL;
+    for (int i = 0; fds != NULL && i < 2 * comm->nranks; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    free(fds);
+}
+
+/* The last word to the peers: all that this rank sent is there, or it never was ready. */
+static void say_goodbye(motet_arena_head *head)
+{
+    bool ready = atomic_load_explicit(&head->life, memory_order_relaxed) !=
+            MOTET_LIFE_JOINING;
+
+    atomic_store_explicit(&head->life, ready ? MOTET_LIFE_LEFT : MOTET_LIFE_GAVE_UP,
+            memory_order_release);
 }
 
 void motet_comm_release(motet_comm *comm, bool clean)
@@ -72,11 +92,8 @@ void motet_comm_release(motet_comm *comm, bool clean)
         motet_watch_remove(&comm->watch);
     comm->watched = false;
     if (comm->arena != NULL && comm->arena[comm->rank].head != NULL)
-        atomic_store_explicit(&comm->arena[comm->rank].head->life, MOTET_LIFE_LEFT,
-                memory_order_release);
-    if (comm->life_line >= 0)
-        close(comm->life_line);
-    comm->life_line = -1;
+        say_goodbye(comm->arena[comm->rank].head);
+    close_life_line(comm);
     close_watch_fds(comm);
     if (comm->recorder.file != NULL)
         motet_recorder_destroy(&comm->recorder, clean);
@@ -112,22 +129,27 @@ void motet_comm_discard(motet_comm *comm)
         dispose(comm, true);
 }
 
+/* Did something go wrong that somebody may want to look into afterwards? Ending what
+ * runs on purpose is nothing wrong. */
+static bool broken(motet_comm *comm)
+{
+    bool stopped = started(comm) && motet_engine_failure(&comm->engine) != MOTET_OK;
+
+    motet_error_clear();
+    return stopped && !atomic_load(&comm->revoked);
+}
+
 motet_result motet_comm_destroy(motet_comm *comm)
 {
-    bool clean = true;
-
     if (atomic_load(&comm->forked)) {
         motet_comm_bury(comm); /* what it maps belongs to the parent */
         return MOTET_OK;
     }
-    join_starter(comm);
-    if (started(comm))
-        clean = motet_comm_drain(comm) == MOTET_OK &&
-                motet_engine_failure(&comm->engine) == MOTET_OK;
+    await_creation(comm);
+    if (started(comm) && motet_comm_drain(comm) != MOTET_OK)
+        motet_error_clear(); /* it has said so before; destroying it succeeds */
     if (atomic_exchange(&comm->disposed, 1) == 0)
-        dispose(comm, clean);
-    /* A communicator that had failed has said so before; destroying it succeeded. */
-    motet_error_clear();
+        dispose(comm, !broken(comm));
     return MOTET_OK;
 }
 
@@ -141,8 +163,8 @@ motet_result motet_comm_abort(motet_comm *comm)
         return MOTET_OK;
     }
     atomic_store(&comm->cancel, 1);
-    join_starter(comm);
-    failed_before = started(comm) && motet_engine_failure(&comm->engine) != MOTET_OK;
+    await_creation(comm);
+    failed_before = broken(comm);
     if (started(comm) && !failed_before)
         motet_engine_fail(&comm->engine, MOTET_ERR_REMOTE, comm->rank,
                 "rank %d (pid %d) aborted the communicator", comm->rank, (int)getpid());

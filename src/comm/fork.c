@@ -26,9 +26,13 @@ static void after_fork_in_child(void)
         if (comm->life_line >= 0)
             close(comm->life_line);
         comm->life_line = -1;
-        for (int i = 0; comm->watch_fd != NULL && i < 2 * comm->nranks; i++)
+        for (int i = 0; comm->watch_fd != NULL && i < 2 * comm->nranks; i++) {
             if (comm->watch_fd[i] >= 0)
                 close(comm->watch_fd[i]);
+            comm->watch_fd[i] = -1; /* the child may fork, too */
+        }
+        /* A thread of the parent may have held it. */
+        comm->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
         motet_recorder_after_fork(&comm->recorder);
     }
     motet_table_changed();

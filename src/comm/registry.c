@@ -18,7 +18,7 @@ static uint32_t made;
 static _Thread_local struct {
     const motet_comm *comm;
     uint64_t generation;
-} last_seen __attribute__((tls_model("initial-exec")));
+} last_seen;
 
 void motet_table_lock(void)
 {

@@ -49,8 +49,8 @@ typedef struct motet_device_ops {
      * @param fd_out a duplicate, CLOEXEC, or −1 if the memory cannot be handed on
      * @param offset_out where @p ptr lies in it; @p bytes_out how large it is
      */
-    motet_result (*share)(const void *ptr, size_t bytes, int *fd_out, size_t *offset_out,
-            size_t *bytes_out);
+    motet_result (*share)(const void *ptr, size_t bytes, int *fd_out,
+            size_t *offset_out, size_t *bytes_out);
 
     /** Refuse, with a sentence, a stream handle that this kind cannot use. */
     motet_result (*stream_check)(const void *stream);

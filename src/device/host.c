@@ -147,6 +147,7 @@ static const allocation *holder_of(const void *ptr, size_t bytes)
 static motet_result host_share(const void *ptr, size_t bytes, int *fd_out,
         size_t *offset_out, size_t *bytes_out)
 {
+    size_t offset = 0, whole = 0;
     const allocation *a;
     int fd = -1;
 
@@ -154,13 +155,17 @@ static motet_result host_share(const void *ptr, size_t bytes, int *fd_out,
     a = holder_of(ptr, bytes);
     if (a != NULL) {
         fd = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
-        *offset_out = (size_t)((uintptr_t)ptr - (uintptr_t)a->ptr);
-        *bytes_out = a->bytes;
+        offset = (size_t)((uintptr_t)ptr - (uintptr_t)a->ptr);
+        whole = a->bytes;
     }
     pthread_mutex_unlock(&buckets_lock);
     if (a != NULL && fd < 0)
         return motet_fail_errno(MOTET_ERR_SYSTEM, "duplicate a segment's descriptor");
     *fd_out = fd;
+    if (a != NULL) {
+        *offset_out = offset;
+        *bytes_out = whole;
+    }
     return MOTET_OK;
 }
 

@@ -28,7 +28,7 @@
  * less than waiting for the readers. */
 #define DIRECT_MIN_BYTES (16u << 10)
 /* From here on results do not stay in the caches anyway, and are stored around them. */
-#define STREAM_MIN_BYTES (4u << 20)
+#define STREAM_MIN_BYTES (32u << 20)
 
 typedef enum role { EVERYBODY, ROOT, OTHERS } role;
 
@@ -109,7 +109,7 @@ static motet_result reserve(const board *b, uint64_t position)
         result = motet_wait_word(b->running, done, position + 1 - MOTET_BOARD_SLOTS, r);
         if (result != MOTET_OK)
             return result;
-        seen = atomic_load_explicit(done, memory_order_relaxed);
+        seen = atomic_load_explicit(done, memory_order_acquire);
         floor = seen < floor ? seen : floor;
     }
     engine->done_floor = floor;
@@ -161,7 +161,7 @@ static motet_result locate(const board *b, int r, uint64_t position,
     }
     *out = motet_window_at(b->engine->window, slot->window, r, slot->offset + in_buffer,
             bytes);
-    if (*out == NULL)
+    if (*out == NULL && bytes != 0)
         return motet_engine_fail(b->engine, MOTET_ERR_USAGE, r,
                 "rank %d sends from window number %u, which rank %d has deregistered",
                 r, slot->window, b->engine->rank);

@@ -14,12 +14,14 @@ static void show_call(motet_engine *engine, const motet_op *op, uint32_t fingerp
     uint32_t word =
             (uint32_t)op->kind << 16 | (uint32_t)op->type << 8 | (uint32_t)op->redop;
 
+    /* A reader that sees the number change drops the call: each store is a release, so
+     * that none is seen before the number is gone. */
     atomic_store_explicit(&call->seq, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    atomic_store_explicit(&call->count, op->count, memory_order_relaxed);
-    atomic_store_explicit(&call->fingerprint, fingerprint, memory_order_relaxed);
-    atomic_store_explicit(&call->root, op->root, memory_order_relaxed);
-    atomic_store_explicit(&call->kind_type_op, word, memory_order_relaxed);
+    atomic_store_explicit(&call->count, op->count, memory_order_release);
+    atomic_store_explicit(&call->fingerprint, fingerprint, memory_order_release);
+    atomic_store_explicit(&call->chain, engine->chain, memory_order_release);
+    atomic_store_explicit(&call->root, op->root, memory_order_release);
+    atomic_store_explicit(&call->kind_type_op, word, memory_order_release);
     atomic_store_explicit(&call->seq, engine->seq, memory_order_release);
     atomic_store_explicit(&head->seq, engine->seq, memory_order_release);
 }
@@ -76,12 +78,13 @@ motet_result motet_engine_collective(motet_engine *engine, const motet_op *op)
     if (result != MOTET_OK)
         return result;
     running.seq = ++engine->seq;
-    running.fingerprint = motet_fingerprint(op->kind, op->type, (int)op->redop,
-            op->root, op->count, op->timeout_ms ^ (op->bias != NULL ? 1u << 31 : 0));
-    call.fingerprint = running.fingerprint;
+    call.fingerprint = motet_fingerprint(op->kind, op->type, (int)op->redop, op->root,
+            op->count, op->timeout_ms ^ (op->bias != NULL ? 1u << 31 : 0));
+    running.fingerprint = engine->chain =
+            motet_fingerprint_chain(engine->chain, call.fingerprint);
     call.algorithm = plan.algorithm;
     call.collective = (uint32_t)running.seq;
-    show_call(engine, op, running.fingerprint);
+    show_call(engine, op, call.fingerprint);
     running.record = motet_recorder_begin(engine->recorder, &call);
     if (plan.algorithm != MOTET_ALG_NONE)
         result = motet_board_run(&running, &plan, scalar);

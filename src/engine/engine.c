@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An engine's life, its failure, and the out-of-band exchange. */
-#include "engine/engine.h"
+#include "engine/wait.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -24,9 +24,11 @@ void motet_engine_init(motet_engine *engine)
     engine->position = engine->constants.epoch_start;
     engine->done_floor = engine->position + 1;
     engine->seq = 0;
+    engine->chain = 0;
     for (int r = 0; r < engine->nranks; r++) {
         engine->pair[r].sent = engine->constants.epoch_start;
         engine->pair[r].received = engine->constants.epoch_start;
+        atomic_store_explicit(&engine->pair[r].dead, false, memory_order_relaxed);
         atomic_store_explicit(&engine->arena[engine->rank].pair[r].taken,
                 engine->constants.epoch_start, memory_order_relaxed);
     }
@@ -56,11 +58,12 @@ motet_result motet_engine_failure(motet_engine *engine)
 motet_result motet_engine_fail(motet_engine *engine, motet_result result, int rank,
         const char *fmt, ...)
 {
-    motet_arena_head *head = engine->arena[engine->rank].head;
     va_list args;
 
     pthread_mutex_lock(&engine->failure_lock);
     if (atomic_load_explicit(&engine->stop, memory_order_relaxed) == 0) {
+        motet_arena_head *head = engine->arena[engine->rank].head;
+
         va_start(args, fmt);
         vsnprintf(engine->failure, sizeof(engine->failure), fmt, args);
         va_end(args);
@@ -78,6 +81,7 @@ void motet_engine_peer_died(motet_engine *engine, int rank)
 {
     int nobody = -1;
 
+    atomic_store_explicit(&engine->pair[rank].dead, true, memory_order_release);
     if (atomic_load_explicit(&engine->dead_rank, memory_order_relaxed) != -1)
         return;
     atomic_store_explicit(&engine->dead_ns, motet_now_ns(), memory_order_relaxed);
@@ -105,7 +109,7 @@ motet_result motet_engine_poll(motet_engine *engine)
                             IDLE_GRACE_NS)
         return motet_engine_fail(engine, MOTET_ERR_REMOTE, dead,
                 "rank %d (pid %d) has died", dead, engine->peer[dead].pid);
-    return MOTET_OK;
+    return motet_compare_calls(engine);
 }
 
 /* A member whose part of the round has not come: why should it come no more? */
@@ -117,7 +121,7 @@ static motet_result oob_lost(const motet_engine *engine, int rank, uint64_t dead
 
     if (cancel != NULL && atomic_load_explicit(cancel, memory_order_acquire) != 0)
         return motet_fail(MOTET_ERR_REMOTE, "the communicator was aborted here");
-    if (atomic_load_explicit(&engine->dead_rank, memory_order_acquire) == rank)
+    if (atomic_load_explicit(&engine->pair[rank].dead, memory_order_acquire))
         return motet_fail(MOTET_ERR_REMOTE, "rank %d (pid %d) has died", rank,
                 engine->peer[rank].pid);
     if (life == MOTET_LIFE_LEFT)

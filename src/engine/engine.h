@@ -31,6 +31,7 @@ typedef struct motet_transfer {
     motet_op op; /* MOTET_SEND or MOTET_RECV; root is the peer */
     size_t moved;
     motet_trace_op *record;
+    uint64_t record_seq;
     struct motet_transfer *next; /* same peer and direction */
 } motet_transfer;
 
@@ -40,6 +41,7 @@ typedef struct motet_pair_state {
     uint64_t received; /* slots of the peer's ring to this rank that were taken  */
     motet_transfer *head[2],
             **tail[2]; /* sends and receives in order, while they run */
+    _Atomic bool dead; /* the peer's process is gone                  */
 } motet_pair_state;
 
 typedef struct motet_engine {
@@ -57,6 +59,7 @@ typedef struct motet_engine {
     uint64_t position;   /* last board position that was used                    */
     uint64_t done_floor; /* every rank has read the positions below, at least    */
     uint64_t seq;        /* collectives begun                                    */
+    uint32_t chain;      /* fingerprint of all of them                           */
 
     motet_window window[MOTET_WINDOWS];
 
@@ -108,7 +111,7 @@ motet_result motet_engine_fail(motet_engine *engine, motet_result result, int ra
 /** The result that ended the engine (0 = none), with its sentence as the thread's trail. */
 motet_result motet_engine_failure(motet_engine *engine);
 
-/** A peer's process is gone. Any thread; only the first death counts. */
+/** A peer's process is gone. Any thread; the first death fails the engine. */
 void motet_engine_peer_died(motet_engine *engine, int rank);
 
 /**

@@ -128,6 +128,13 @@ static motet_result receive_piece(motet_engine *engine, motet_transfer *t, bool 
     return MOTET_OK;
 }
 
+/* A group of more messages than the recorder holds may have overwritten a record. */
+static void end_record(const motet_transfer *t, motet_result result)
+{
+    if (atomic_load_explicit(&t->record->seq, memory_order_relaxed) == t->record_seq)
+        motet_recorder_end(t->record, result);
+}
+
 /* Move what can be moved of the first transfer in @p peer's queue. */
 static motet_result progress(motet_engine *engine, int peer, int way, bool *moved_out)
 {
@@ -143,7 +150,7 @@ static motet_result progress(motet_engine *engine, int peer, int way, bool *move
     if (result == MOTET_OK && moved) {
         *moved_out = true;
         if (t->moved == motet_op_bytes(&t->op)) {
-            motet_recorder_end(t->record, MOTET_OK);
+            end_record(t, MOTET_OK);
             pair->head[way] = t->next;
         }
     }
@@ -159,8 +166,8 @@ static void copy_to_self(motet_engine *engine)
 
         if (r->op.recv != s->op.send && motet_op_bytes(&s->op) != 0)
             memmove(r->op.recv, s->op.send, motet_op_bytes(&s->op));
-        motet_recorder_end(s->record, MOTET_OK);
-        motet_recorder_end(r->record, MOTET_OK);
+        end_record(s, MOTET_OK);
+        end_record(r, MOTET_OK);
         pair->head[SENDS] = s->next;
         pair->head[RECEIVES] = r->next;
     }
@@ -183,6 +190,7 @@ static void enqueue(motet_engine *engine, motet_transfer *t)
     t->moved = 0;
     t->next = NULL;
     t->record = motet_recorder_begin(engine->recorder, &call);
+    t->record_seq = atomic_load_explicit(&t->record->seq, memory_order_relaxed);
     *pair->tail[way] = t;
     pair->tail[way] = &t->next;
 }
@@ -225,6 +233,7 @@ static motet_result run_queues(motet_engine *engine)
         if (result != MOTET_OK || pending == NULL)
             return result;
         if (moved) {
+            motet_wait_end(&wait);
             motet_wait_begin(&wait, &running);
             continue;
         }
@@ -240,11 +249,12 @@ static motet_result run_queues(motet_engine *engine)
 /* A message to a rank that is gone would vanish in its ring. */
 static motet_result refuse_the_gone(motet_engine *engine, const motet_op *op)
 {
-    int dead = atomic_load_explicit(&engine->dead_rank, memory_order_acquire);
+    bool dead =
+            atomic_load_explicit(&engine->pair[op->root].dead, memory_order_acquire);
     bool left = atomic_load_explicit(&engine->arena[op->root].head->life,
                         memory_order_acquire) == MOTET_LIFE_LEFT;
 
-    if (op->kind != MOTET_SEND || (dead != op->root && !left))
+    if (op->kind != MOTET_SEND || (!dead && !left))
         return MOTET_OK;
     return motet_engine_fail(engine, MOTET_ERR_REMOTE, op->root,
             "rank %d (pid %d) %s: nobody can receive what rank %d sends to it",
@@ -272,6 +282,6 @@ motet_result motet_engine_pairs(motet_engine *engine, motet_transfer *transfers,
     result = run_queues(engine);
     for (int i = 0; i < count && result != MOTET_OK; i++)
         if (transfers[i].moved < motet_op_bytes(&transfers[i].op))
-            motet_recorder_end(transfers[i].record, result);
+            end_record(&transfers[i], result);
     return result;
 }

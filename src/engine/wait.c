@@ -48,46 +48,98 @@ void motet_op_describe(const motet_op *op, char *buf, size_t bytes)
         snprintf(buf + used, bytes - (size_t)used, ")");
 }
 
-/* The peer's call under the same number, as an operation; false if it is not there. */
-static bool peer_call(const motet_running *running, int rank, motet_op *op,
-        uint32_t *fingerprint)
+/* A call that a rank shows. */
+typedef struct shown_call {
+    motet_op op;
+    uint32_t fingerprint, chain;
+} shown_call;
+
+/* Call number @p seq of @p rank; false if it is not there, not yet or not any more. */
+static bool read_call(const motet_engine *engine, int rank, uint64_t seq,
+        shown_call *out)
 {
-    const motet_arena_head *head = running->engine->arena[rank].head;
-    const motet_call *call = &head->call[running->seq & (MOTET_CALLS - 1)];
+    const motet_arena_head *head = engine->arena[rank].head;
+    const motet_call *call = &head->call[seq & (MOTET_CALLS - 1)];
+    motet_op *op = &out->op;
     uint32_t word;
 
-    if (atomic_load_explicit(&call->seq, memory_order_acquire) != running->seq)
+    if (atomic_load_explicit(&call->seq, memory_order_acquire) != seq)
         return false;
-    word = atomic_load_explicit(&call->kind_type_op, memory_order_relaxed);
-    *fingerprint = atomic_load_explicit(&call->fingerprint, memory_order_relaxed);
+    word = atomic_load_explicit(&call->kind_type_op, memory_order_acquire);
+    out->fingerprint = atomic_load_explicit(&call->fingerprint, memory_order_acquire);
+    out->chain = atomic_load_explicit(&call->chain, memory_order_acquire);
     *op = (motet_op){
         .kind = (motet_kind)(word >> 16 & 0xff),
         .type = (motet_type)(word >> 8 & 0xff),
         .redop = (motet_redop)(word & 0xff),
-        .root = atomic_load_explicit(&call->root, memory_order_relaxed),
-        .count = atomic_load_explicit(&call->count, memory_order_relaxed),
+        .root = atomic_load_explicit(&call->root, memory_order_acquire),
+        .count = atomic_load_explicit(&call->count, memory_order_acquire),
     };
-    atomic_thread_fence(memory_order_acquire);
-    return atomic_load_explicit(&call->seq, memory_order_relaxed) == running->seq &&
+    return atomic_load_explicit(&call->seq, memory_order_relaxed) == seq &&
             op->kind < MOTET_NUM_KINDS && op->type < MOTET_NUM_TYPES &&
             op->redop < MOTET_NUM_REDOPS;
+}
+
+/* Compare the calls up to number @p seq that both this rank and @p rank show, and fail
+ * at the first that differs. */
+static motet_result compare_with(motet_engine *engine, int rank, uint64_t seq)
+{
+    uint64_t theirs_seq =
+            atomic_load_explicit(&engine->arena[rank].head->seq, memory_order_acquire);
+    uint64_t last = theirs_seq < seq ? theirs_seq : seq;
+    shown_call a, b;
+
+    /* The chain of the last says that all before it were the same. */
+    if (last == 0 || (read_call(engine, engine->rank, last, &a) &&
+                             read_call(engine, rank, last, &b) && a.chain == b.chain))
+        return MOTET_OK;
+    for (uint64_t s = seq < MOTET_CALLS ? 1 : seq - MOTET_CALLS + 1; s <= last; s++) {
+        char mine_text[128], theirs_text[128];
+        shown_call mine, theirs;
+
+        if (!read_call(engine, engine->rank, s, &mine) ||
+                !read_call(engine, rank, s, &theirs) || mine.chain == theirs.chain)
+            continue;
+        if (mine.fingerprint == theirs.fingerprint)
+            return motet_engine_fail(engine, MOTET_ERR_USAGE, -1,
+                    "ranks %d and %d have disagreed about a collective before number "
+                    "%llu, too long ago to say which",
+                    engine->rank, rank, (unsigned long long)s);
+        motet_op_describe(&mine.op, mine_text, sizeof(mine_text));
+        motet_op_describe(&theirs.op, theirs_text, sizeof(theirs_text));
+        return motet_engine_fail(engine, MOTET_ERR_USAGE, -1,
+                "the ranks disagree about collective number %llu: rank %d calls %s, "
+                "rank %d calls %s",
+                (unsigned long long)s, engine->rank, mine_text, rank, theirs_text);
+    }
+    return MOTET_OK;
 }
 
 motet_result motet_mismatch(const motet_running *running, int rank)
 {
     motet_engine *engine = running->engine;
-    char mine[128], theirs[128] = "another call";
-    uint32_t fingerprint;
-    motet_op op;
+    motet_result result = compare_with(engine, rank, running->seq);
+    char mine[128];
 
+    if (result != MOTET_OK)
+        return result;
     motet_op_describe(running->op, mine, sizeof(mine));
-    if (peer_call(running, rank, &op, &fingerprint))
-        motet_op_describe(&op, theirs, sizeof(theirs));
     return motet_engine_fail(engine, MOTET_ERR_USAGE, -1,
             "the ranks disagree about collective number %llu: rank %d calls %s, rank "
-            "%d "
-            "calls %s",
-            (unsigned long long)running->seq, engine->rank, mine, rank, theirs);
+            "%d calls another",
+            (unsigned long long)running->seq, engine->rank, mine, rank);
+}
+
+motet_result motet_compare_calls(motet_engine *engine)
+{
+    uint64_t seq = atomic_load_explicit(&engine->arena[engine->rank].head->seq,
+            memory_order_acquire);
+    motet_result result = MOTET_OK;
+
+    for (int r = 0; r < engine->nranks && result == MOTET_OK; r++)
+        if (r != engine->rank)
+            result = compare_with(engine, r, seq);
+    return result;
 }
 
 /* A peer that has failed shows why; the sentence becomes ours. */
@@ -153,16 +205,11 @@ static motet_result look_at_lives(motet_wait *wait, int rank, uint64_t now_ns)
     return fail_dead(wait, rank, "has destroyed its communicator");
 }
 
-/* A peer that makes another call under our number. */
-static motet_result look_at_call(const motet_running *running, int rank)
+/* A peer that makes, or has made, another call under our number. */
+static motet_result look_at_calls(const motet_running *running, int rank)
 {
-    uint32_t fingerprint;
-    motet_op op;
-
-    if (running->seq != 0 && peer_call(running, rank, &op, &fingerprint) &&
-            fingerprint != running->fingerprint)
-        return motet_mismatch(running, rank);
-    return MOTET_OK;
+    return running->seq == 0 ? MOTET_OK
+                             : compare_with(running->engine, rank, running->seq);
 }
 
 /* Who has not begun this collective: "rank 1, rank 3"; for pairs, the peer. */
@@ -210,8 +257,10 @@ static motet_result look_at_clock(motet_wait *wait, int rank, uint64_t now_ns)
             : atomic_load_explicit(&engine->timeout_ns, memory_order_relaxed);
     char what[128], absent[256], silence[128];
 
-    if (running->record != NULL && waited > RECORD_AFTER_NS)
+    if (running->record != NULL && waited > RECORD_AFTER_NS) {
         motet_recorder_waits(running->record, rank, wait->start_ns);
+        wait->recorded = true;
+    }
     if ((timeout == 0 || waited < timeout) &&
             (wait->warned || waited < engine->warn_after_ns))
         return MOTET_OK;
@@ -240,7 +289,7 @@ static motet_result look_around(motet_wait *wait, int rank)
         wait->start_ns = now_ns;
     result = look_at_failures(running->engine);
     if (result == MOTET_OK)
-        result = look_at_call(running, rank);
+        result = look_at_calls(running, rank);
     if (result == MOTET_OK)
         result = look_at_lives(wait, rank, now_ns);
     return result == MOTET_OK ? look_at_clock(wait, rank, now_ns) : result;
@@ -292,5 +341,6 @@ motet_result motet_wait_slow(const motet_running *running, const _Atomic uint64_
         if (result != MOTET_OK)
             return result;
     }
+    motet_wait_end(&wait);
     return MOTET_OK;
 }

@@ -15,8 +15,8 @@ typedef struct motet_running {
     motet_engine *engine;
     const motet_op *op;
     motet_trace_op *record;
-    uint32_t fingerprint;
-    uint64_t seq; /* of a collective; 0 for sends and receives */
+    uint32_t fingerprint; /* of this collective and all before it         */
+    uint64_t seq;         /* of a collective; 0 for sends and receives    */
 } motet_running;
 
 /** One wait. Start with motet_wait_begin(). */
@@ -27,6 +27,7 @@ typedef struct motet_wait {
     unsigned turns;
     bool doomed; /* the peer is gone: one more look at the word, then fail */
     bool warned;
+    bool recorded; /* the recorder shows the wait */
 } motet_wait;
 
 static inline void motet_wait_begin(motet_wait *wait, const motet_running *running)
@@ -40,6 +41,13 @@ static inline void motet_wait_begin(motet_wait *wait, const motet_running *runni
  * @retval others   the communicator has failed.
  */
 MOTET_MUST_USE motet_result motet_wait_turn(motet_wait *wait, int rank);
+
+/** The wait is over: the recorder shows the operation as running again. */
+static inline void motet_wait_end(const motet_wait *wait)
+{
+    if (wait->recorded)
+        motet_recorder_resumes(wait->running->record);
+}
 
 /** motet_wait_word() when the word is not there yet. */
 MOTET_MUST_USE motet_result motet_wait_slow(const motet_running *running,
@@ -58,7 +66,10 @@ static inline motet_result motet_wait_word(const motet_running *running,
 /** Describe @p op as in "all_reduce(count 4, float, sum)", into @p buf. */
 void motet_op_describe(const motet_op *op, char *buf, size_t bytes);
 
-/** Fail: @p rank makes another call than this rank under the same number. */
+/** Fail: @p rank makes, or has made, another call than this rank under the same number. */
 MOTET_MUST_USE motet_result motet_mismatch(const motet_running *running, int rank);
+
+/** Fail if any rank shows another call than this rank under the same number. Any thread. */
+MOTET_MUST_USE motet_result motet_compare_calls(motet_engine *engine);
 
 #endif

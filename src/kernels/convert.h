@@ -4,7 +4,8 @@
  * to nearest, ties to even, through denormals and overflow:
  *   half, bfloat16, e5m2  what is beyond the largest number becomes infinity;
  *   e4m3 (OCP, no inf)    what would round beyond 448 becomes NaN, 0x7f with the sign.
- *                         It does not saturate: a sum that overflowed must show.
+ *                         A sum that overflowed must show: NCCL's kernels saturate
+ *                         both fp8 types to the largest number instead.
  * A NaN that arrives leaves as the positive quiet NaN of its format: which payload
  * would survive an addition is the compiler's choice of operand order, and differs
  * between instruction sets.

@@ -9,9 +9,10 @@
  * fp8 accumulate in float and are rounded once, to nearest even, at the end. A NaN
  * loses against a number in max and min, as in NCCL. fp8 is OCP (e4m3 saturates to
  * NaN above 448 as IEEE conversion would: no inf; e5m2 has inf). AVG multiplies the
- * accumulator by 1/n before the rounding, integers divide and truncate. All ISAs
- * give the same bits; FTZ/DAZ in the caller's MXCSR must not change half,
- * bfloat16 or fp8 results.
+ * accumulator by 1/n before the rounding, integers divide and truncate; a bias is
+ * added after that. All ISAs give the same bits: a NaN that was computed, not copied,
+ * is the type's positive quiet NaN, and the caller's floating-point controls (flushes,
+ * rounding, traps) are set aside during the call.
  */
 #ifndef MOTET_KERNELS_REDUCE_H
 #define MOTET_KERNELS_REDUCE_H
@@ -41,7 +42,8 @@ typedef struct motet_reduce_args {
 /** dst = src[0] op src[1] op …; alignment to the element is enough. Allocates nothing. */
 typedef void (*motet_reduce_fn)(const motet_reduce_args *args);
 
-/** memcpy with streaming stores (ended by a fence) above a size where they pay. */
+/** memcpy with streaming stores (ended by a fence) above a size where they pay if the
+ * whole destination, of which this may be a part, is larger than a cache. */
 typedef void (*motet_copy_fn)(void *dst, const void *src, size_t bytes);
 
 typedef struct motet_cpu_kernels {

@@ -6,10 +6,12 @@
 #define ALL_KINDS  0xffffffffu
 #define KIND(kind) (1u << (kind))
 
-/* Where slot sizes and cross-over points were measured: docs/tuning.md. */
-#define DEFAULT_BOARD_CHUNK (16u << 10)
+/* Measured: docs/tuning.md. */
+#define DEFAULT_BOARD_CHUNK (64u << 10)
 #define DEFAULT_PAIR_CHUNK  (16u << 10)
+/* Between two ranks one-shot and twoshot move the same bytes, and one-shot waits once. */
 #define DEFAULT_TWOSHOT_MIN (32u << 10)
+#define NEVER               UINT32_MAX
 /* A board slot has to hold one element of every rank's slice. */
 #define MIN_SLICE_BYTES 64u
 
@@ -54,7 +56,7 @@ void motet_constants_default(int nranks, motet_constants *out)
     out->board_chunk = need > DEFAULT_BOARD_CHUNK ? need : DEFAULT_BOARD_CHUNK;
     out->pair_chunk = DEFAULT_PAIR_CHUNK;
     out->inline_bytes = 96;
-    out->twoshot_min_bytes = DEFAULT_TWOSHOT_MIN;
+    out->twoshot_min_bytes = nranks == 2 ? NEVER : DEFAULT_TWOSHOT_MIN;
 }
 
 /* Index of @p word in @p names, or −1. */

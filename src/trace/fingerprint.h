@@ -27,4 +27,17 @@ static inline uint32_t motet_fingerprint(motet_kind kind, motet_type type, int r
     return (uint32_t)h == 0 ? 1 : (uint32_t)h;
 }
 
+/**
+ * Of a sequence of calls: @p chain is that of the calls before, 0 at first. It tells two
+ * ranks apart that made different calls in which neither read anything of the other.
+ */
+static inline uint32_t motet_fingerprint_chain(uint32_t chain, uint32_t fingerprint)
+{
+    uint64_t h = ((uint64_t)chain << 32 | fingerprint) * 0x9e3779b97f4a7c15ull;
+
+    h ^= h >> 29;
+    h *= 0xbf58476d1ce4e5b9ull;
+    return (uint32_t)(h >> 32);
+}
+
 #endif

@@ -171,6 +171,16 @@ static inline void motet_recorder_waits(motet_trace_op *op, int rank, uint64_t s
     atomic_store_explicit(&op->state, MOTET_TRACE_WAITING, memory_order_release);
 }
 
+/** What the running operation waited for has come. */
+static inline void motet_recorder_resumes(motet_trace_op *op)
+{
+    if (atomic_load_explicit(&op->state, memory_order_relaxed) != MOTET_TRACE_WAITING)
+        return; /* it has ended meanwhile */
+    atomic_store_explicit(&op->state, MOTET_TRACE_RUNNING, memory_order_relaxed);
+    atomic_store_explicit(&op->waits_for, -1, memory_order_relaxed);
+    atomic_store_explicit(&op->wait_ns, 0, memory_order_release);
+}
+
 /** The operation ended. Hot path. */
 static inline void motet_recorder_end(motet_trace_op *op, motet_result result)
 {

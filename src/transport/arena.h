@@ -69,13 +69,15 @@ typedef struct motet_call {
     _Atomic uint32_t fingerprint;
     _Atomic int32_t root;
     _Atomic uint32_t kind_type_op; /* kind << 16 | type << 8 | operator */
-    uint32_t reserved[9];
+    _Atomic uint32_t chain;        /* fingerprint of this and all calls before it */
+    uint32_t reserved[8];
 } motet_call;
 
 typedef enum motet_life {
     MOTET_LIFE_JOINING = 0,
     MOTET_LIFE_READY = 1,
-    MOTET_LIFE_LEFT = 2 /* destroyed in good order: everything it sent is there */
+    MOTET_LIFE_LEFT = 2, /* destroyed in good order: everything it sent is there */
+    MOTET_LIFE_GAVE_UP = 3 /* ended before it was ready */
 } motet_life;
 
 typedef struct motet_arena_head {

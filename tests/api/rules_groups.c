@@ -36,16 +36,18 @@ static void only_the_outermost_end_starts(multi_rank *rank)
     (void)multi_ok(rank, ncclGroupStart(), "outer start");
     (void)multi_ok(rank, ncclGroupStart(), "inner start");
     (void)multi_ok(rank,
-            ncclAllReduce(&mine[0], &sum[0], 1, ncclInt32, ncclSum, rank->comms[0], NULL),
+            ncclAllReduce(&mine[0], &sum[0], 1, ncclInt32, ncclSum, rank->comms[0],
+                    NULL),
             "rank 0's part");
     (void)multi_ok(rank, ncclGroupEnd(), "inner end");
     (void)multi_check(rank, sum[0] == 0, "the inner end gave a result: %d", sum[0]);
     (void)multi_ok(rank,
-            ncclAllReduce(&mine[1], &sum[1], 1, ncclInt32, ncclSum, rank->comms[1], NULL),
+            ncclAllReduce(&mine[1], &sum[1], 1, ncclInt32, ncclSum, rank->comms[1],
+                    NULL),
             "rank 1's part");
     (void)multi_ok(rank, ncclGroupEnd(), "outer end");
-    (void)multi_check(rank, sum[0] == 3 && sum[1] == 3, "sums are %d and %d, expected 3",
-            sum[0], sum[1]);
+    (void)multi_check(rank, sum[0] == 3 && sum[1] == 3,
+            "sums are %d and %d, expected 3", sum[0], sum[1]);
 }
 
 static void *end_on_another_thread(void *arg)
@@ -60,7 +62,8 @@ static void depth_belongs_to_the_thread(multi_rank *rank)
     ncclResult_t got = ncclSuccess;
 
     (void)multi_ok(rank, ncclGroupStart(), "ncclGroupStart");
-    if (!multi_check(rank, pthread_create(&thread, NULL, end_on_another_thread, &got) == 0,
+    if (!multi_check(rank,
+                pthread_create(&thread, NULL, end_on_another_thread, &got) == 0,
                 "pthread_create"))
         return;
     (void)pthread_join(thread, NULL);
@@ -74,7 +77,8 @@ static void errors_stay_until_the_end(multi_rank *rank)
 
     (void)multi_ok(rank, ncclGroupStart(), "ncclGroupStart");
     (void)multi_expect(rank,
-            ncclAllReduce(&mine, &sum, 1, (ncclDataType_t)77, ncclSum, rank->comm, NULL),
+            ncclAllReduce(&mine, &sum, 1, (ncclDataType_t)77, ncclSum, rank->comm,
+                    NULL),
             ncclInvalidArgument, "a bad type in a group");
     (void)multi_ok(rank,
             ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, rank->comm, NULL),
@@ -106,7 +110,8 @@ static void simulation_starts_nothing(multi_rank *rank)
     (void)multi_ok(rank, ncclGroupSimulateEnd(NULL), "a simulated end without info");
     bad.magic = 1;
     (void)multi_ok(rank, ncclGroupStart(), "ncclGroupStart");
-    (void)multi_expect(rank, ncclGroupSimulateEnd(&bad), ncclInvalidArgument, "bad magic");
+    (void)multi_expect(rank, ncclGroupSimulateEnd(&bad), ncclInvalidArgument,
+            "bad magic");
     (void)ncclGroupEnd(); /* whether the refused end closed the group is not promised */
     (void)rules_works(rank, rank->comm, "after simulated ends");
 }
@@ -119,7 +124,8 @@ static void kinds_of_operations_mix(multi_rank *rank)
     for (int i = 0; i < 4; i++)
         mine[i] = rank->rank * 10 + i;
     (void)multi_ok(rank, ncclGroupStart(), "ncclGroupStart");
-    (void)multi_ok(rank, ncclAllReduce(mine, sum, 4, ncclInt32, ncclSum, rank->comm, NULL),
+    (void)multi_ok(rank,
+            ncclAllReduce(mine, sum, 4, ncclInt32, ncclSum, rank->comm, NULL),
             "all_reduce");
     (void)multi_ok(rank, ncclSend(mine, 1, ncclInt32, peer, rank->comm, NULL), "send");
     (void)multi_ok(rank, ncclAllGather(mine, all, 4, ncclInt32, rank->comm, NULL),
@@ -127,8 +133,8 @@ static void kinds_of_operations_mix(multi_rank *rank)
     (void)multi_ok(rank, ncclRecv(&got, 1, ncclInt32, peer, rank->comm, NULL), "recv");
     (void)multi_ok(rank, ncclGroupEnd(), "ncclGroupEnd");
     (void)multi_check(rank, sum[3] == 16 && all[7] == 13 && got == peer * 10,
-            "sum %d, gathered %d, received %d; expected 16, 13, %d", sum[3], all[7], got,
-            peer * 10);
+            "sum %d, gathered %d, received %d; expected 16, 13, %d", sum[3], all[7],
+            got, peer * 10);
 }
 
 /** All messages of a pair in one group, more than a channel can hold, both ways. */
@@ -150,8 +156,8 @@ static void many_messages_keep_their_order(multi_rank *rank)
     }
     fine = multi_ok(rank, ncclGroupEnd(), "ncclGroupEnd") && fine;
     for (int i = 0; i < N && fine; i++)
-        fine = multi_check(rank, got[i] == peer * 1000 + i, "message %d is %d, expected %d",
-                i, got[i], peer * 1000 + i);
+        fine = multi_check(rank, got[i] == peer * 1000 + i,
+                "message %d is %d, expected %d", i, got[i], peer * 1000 + i);
 }
 
 /** Large sends first on both sides: without a group they would deadlock. */
@@ -164,8 +170,10 @@ static void large_exchange_in_a_group_does_not_deadlock(multi_rank *rank)
     for (int i = 0; i < N; i++)
         sent[me][i] = me * N + i;
     (void)multi_ok(rank, ncclGroupStart(), "ncclGroupStart");
-    (void)multi_ok(rank, ncclSend(sent[me], N, ncclInt32, peer, rank->comm, NULL), "send");
-    (void)multi_ok(rank, ncclRecv(got[me], N, ncclInt32, peer, rank->comm, NULL), "recv");
+    (void)multi_ok(rank, ncclSend(sent[me], N, ncclInt32, peer, rank->comm, NULL),
+            "send");
+    (void)multi_ok(rank, ncclRecv(got[me], N, ncclInt32, peer, rank->comm, NULL),
+            "recv");
     (void)multi_ok(rank, ncclGroupEnd(), "ncclGroupEnd");
     (void)multi_check(rank, got[me][N - 1] == peer * N + N - 1, "last element is %d",
             got[me][N - 1]);
@@ -175,7 +183,8 @@ static void send_to_self_needs_its_receive(multi_rank *rank)
 {
     int32_t mine = 4, got = 0;
 
-    (void)multi_expect(rank, ncclSend(&mine, 1, ncclInt32, rank->rank, rank->comm, NULL),
+    (void)multi_expect(rank,
+            ncclSend(&mine, 1, ncclInt32, rank->rank, rank->comm, NULL),
             ncclInvalidUsage, "send to self without receive");
     (void)multi_ok(rank, ncclGroupStart(), "ncclGroupStart");
     (void)ncclSend(&mine, 1, ncclInt32, rank->rank, rank->comm, NULL);
@@ -218,7 +227,8 @@ static void empty_messages_are_matched(multi_rank *rank)
 
     (void)multi_ok(rank, ncclGroupStart(), "ncclGroupStart");
     (void)multi_ok(rank, ncclSend(NULL, 0, ncclInt32, peer, rank->comm, NULL), "send");
-    (void)multi_ok(rank, ncclRecv(NULL, 0, ncclFloat64, peer, rank->comm, NULL), "recv");
+    (void)multi_ok(rank, ncclRecv(NULL, 0, ncclFloat64, peer, rank->comm, NULL),
+            "recv");
     (void)multi_ok(rank, ncclGroupEnd(), "ncclGroupEnd");
     if (rank->rank == 0)
         (void)multi_ok(rank, ncclSend(&got, 1, ncclInt32, 1, rank->comm, NULL), "send");
@@ -245,8 +255,8 @@ static void several_communicators_share_a_group(multi_rank *rank)
                 "all_reduce");
     }
     (void)multi_ok(rank, ncclGroupEnd(), "ncclGroupEnd");
-    (void)multi_check(rank, sum[0] == 3 && sum[1] == 3, "sums are %d and %d, expected 3",
-            sum[0], sum[1]);
+    (void)multi_check(rank, sum[0] == 3 && sum[1] == 3,
+            "sums are %d and %d, expected 3", sum[0], sum[1]);
     (void)multi_ok(rank, ncclCommDestroy(other), "ncclCommDestroy");
 }
 
@@ -270,8 +280,8 @@ static void several_streams_share_a_group(multi_rank *rank)
     for (int i = 1; i < N; i++)
         (void)multi_ok(rank, motet_stream_synchronize(stream[i]), "synchronize");
     for (int i = 0; i < N; i++)
-        (void)multi_check(rank, sum[i] == 1 + 2 * i, "sum %d is %d, expected %d", i, sum[i],
-                1 + 2 * i);
+        (void)multi_check(rank, sum[i] == 1 + 2 * i, "sum %d is %d, expected %d", i,
+                sum[i], 1 + 2 * i);
     for (int i = 1; i < N; i++)
         (void)multi_ok(rank, motet_stream_destroy(stream[i]), "motet_stream_destroy");
 }
@@ -311,8 +321,8 @@ static void failed_init_in_a_group_leaves_null(multi_rank *rank)
 #define PAIR MULTI_THREADS, 2, true, NULL, 0
 
 const rule rules_groups[] = {
-    { "a group end without start is refused", end_without_start_is_refused, MULTI_THREADS,
-            1, true, NULL, 0 },
+    { "a group end without start is refused", end_without_start_is_refused,
+            MULTI_THREADS, 1, true, NULL, 0 },
     { "empty groups are fine, one end too many is not", empty_groups_are_fine,
             MULTI_THREADS, 1, true, NULL, 0 },
     { "only the outermost group end starts anything", only_the_outermost_end_starts,
@@ -331,12 +341,12 @@ const rule rules_groups[] = {
             send_to_self_needs_its_receive, PAIR },
     { "collectives of count 0 wait for nobody", count_zero_waits_for_nobody, PAIR },
     { "messages of count 0 are matched like others", empty_messages_are_matched, PAIR },
-    { "two communicators in one group, in any order", several_communicators_share_a_group,
-            PAIR },
+    { "two communicators in one group, in any order",
+            several_communicators_share_a_group, PAIR },
     { "several streams in one group", several_streams_share_a_group, PAIR },
     { "one thread makes four ranks in a group", ranks_of_one_thread_are_made_in_a_group,
             MULTI_THREADS, 1, false, NULL, 0 },
-    { "a creation that fails in a group leaves NULL", failed_init_in_a_group_leaves_null,
-            MULTI_THREADS, 1, false, NULL, 0 },
+    { "a creation that fails in a group leaves NULL",
+            failed_init_in_a_group_leaves_null, MULTI_THREADS, 1, false, NULL, 0 },
     { NULL, NULL, MULTI_THREADS, 0, false, NULL, 0 },
 };

@@ -16,14 +16,16 @@ static void wrong_ranks_are_refused_at_init(multi_rank *rank)
     (void)multi_ok(rank, ncclGetUniqueId(&id), "ncclGetUniqueId");
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         comm = (ncclComm_t)(void *)rank;
-        (void)multi_expect(rank, ncclCommInitRank(&comm, bad[i].nranks, id, bad[i].rank),
+        (void)multi_expect(rank,
+                ncclCommInitRank(&comm, bad[i].nranks, id, bad[i].rank),
                 ncclInvalidArgument, "rank %d of %d", bad[i].rank, bad[i].nranks);
         (void)multi_check(rank, comm == NULL, "rank %d of %d left a communicator",
                 bad[i].rank, bad[i].nranks);
     }
     (void)multi_expect(rank, ncclCommInitRank(NULL, 1, id, 0), ncclInvalidArgument,
             "no place for the communicator");
-    (void)multi_ok(rank, ncclCommInitRank(&comm, 1, id, 0), "a good call with the same id");
+    (void)multi_ok(rank, ncclCommInitRank(&comm, 1, id, 0),
+            "a good call with the same id");
     (void)multi_ok(rank, ncclCommDestroy(comm), "ncclCommDestroy");
 }
 
@@ -77,7 +79,8 @@ static void wrong_configurations_are_refused(multi_rank *rank)
         memcpy((char *)&config + bad[i].offset, &bad[i].value, sizeof(int));
         (void)multi_expect(rank, ncclCommInitRankConfig(&comm, 1, id, 0, &config),
                 ncclInvalidArgument, "%s is %d", bad[i].what, bad[i].value);
-        (void)multi_check(rank, comm == NULL, "bad %s left a communicator", bad[i].what);
+        (void)multi_check(rank, comm == NULL, "bad %s left a communicator",
+                bad[i].what);
         if (i > 0)
             (void)rules_says(rank, NULL, bad[i].what);
     }
@@ -89,9 +92,9 @@ static void configurations_of_every_version_are_taken(multi_rank *rank)
     static const struct {
         size_t size;
         unsigned version;
-    } of[] = { { 24, 21400 }, { 40, 21700 }, { 48, 21800 }, { 48, 22600 }, { 72, 22700 },
-        { 80, 22800 }, { 88, 22900 }, { 96, 23003 }, { 96, 23007 }, { 120, 23100 },
-        { 400, 29900 } };
+    } of[] = { { 24, 21400 }, { 40, 21700 }, { 48, 21800 }, { 48, 22600 },
+        { 72, 22700 }, { 80, 22800 }, { 88, 22900 }, { 96, 23003 }, { 96, 23007 },
+        { 120, 23100 }, { 400, 29900 } };
     /* Offsets at which a size_t or a pointer would be garbage are left NULL. */
     static const size_t ints[] = { 20, 24, 28, 40, 44, 56, 60, 64, 68 };
 
@@ -118,7 +121,8 @@ static void configurations_of_every_version_are_taken(multi_rank *rank)
                 memcpy(bytes + at, &undef, 4);
         (void)multi_ok(rank, ncclGetUniqueId(&id), "ncclGetUniqueId");
         if (!multi_expect(rank,
-                    ncclCommInitRankConfig(&comm, 1, id, 0, (ncclConfig_t *)(void *)bytes),
+                    ncclCommInitRankConfig(&comm, 1, id, 0,
+                            (ncclConfig_t *)(void *)bytes),
                     ncclSuccess, "a configuration of %zu bytes, version %u", of[i].size,
                     of[i].version))
             continue;
@@ -147,7 +151,8 @@ static void init_all_checks_its_devices(multi_rank *rank)
     (void)multi_check(rank, device == 5, "device of rank 0 is %d, expected 5", device);
     (void)multi_ok(rank, ncclCommUserRank(comms[1], &who), "ncclCommUserRank");
     (void)multi_ok(rank, ncclCommCount(comms[1], &n), "ncclCommCount");
-    (void)multi_check(rank, who == 1 && n == 2, "rank %d of %d, expected 1 of 2", who, n);
+    (void)multi_check(rank, who == 1 && n == 2, "rank %d of %d, expected 1 of 2", who,
+            n);
     (void)rules_all_work(rank, comms, 2, "of ncclCommInitAll");
     (void)multi_ok(rank, ncclCommDestroy(comms[0]), "ncclCommDestroy");
     (void)multi_ok(rank, ncclCommDestroy(comms[1]), "ncclCommDestroy");
@@ -162,7 +167,8 @@ static void null_handles_at_the_end_are_fine(multi_rank *rank)
     (void)multi_ok(rank, ncclCommDestroy(NULL), "ncclCommDestroy(NULL)");
     (void)multi_ok(rank, ncclCommAbort(NULL), "ncclCommAbort(NULL)");
     (void)multi_ok(rank, ncclCommRevoke(NULL, 0), "ncclCommRevoke(NULL)");
-    (void)multi_expect(rank, ncclCommCount(NULL, &n), ncclInvalidArgument, "count of NULL");
+    (void)multi_expect(rank, ncclCommCount(NULL, &n), ncclInvalidArgument,
+            "count of NULL");
     (void)multi_expect(rank, ncclCommUserRank(NULL, &n), ncclInvalidArgument,
             "rank of NULL");
     (void)multi_expect(rank, ncclCommCuDevice(NULL, &n), ncclInvalidArgument,
@@ -175,8 +181,8 @@ static void null_handles_at_the_end_are_fine(multi_rank *rank)
             "rank without place");
     (void)multi_expect(rank, ncclCommCuDevice(rank->comm, NULL), ncclInvalidArgument,
             "device without place");
-    (void)multi_expect(rank, ncclCommGetAsyncError(rank->comm, NULL), ncclInvalidArgument,
-            "async error without place");
+    (void)multi_expect(rank, ncclCommGetAsyncError(rank->comm, NULL),
+            ncclInvalidArgument, "async error without place");
 }
 
 static void finalize_comes_once_then_only_destroy(multi_rank *rank)
@@ -191,7 +197,8 @@ static void finalize_comes_once_then_only_destroy(multi_rank *rank)
     (void)multi_expect(rank, ncclCommFinalize(comm), ncclInvalidArgument,
             "a second ncclCommFinalize");
     (void)multi_check(rank,
-            ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, comm, NULL) != ncclSuccess,
+            ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, comm, NULL) !=
+                    ncclSuccess,
             "an operation after ncclCommFinalize was taken");
     (void)multi_ok(rank, ncclCommDestroy(comm), "ncclCommDestroy");
 }
@@ -222,7 +229,8 @@ static void revoke_ends_operations_but_not_the_communicator(multi_rank *rank)
     (void)rules_works(rank, rank->comm, "before revoke");
     if (!multi_barrier(rank))
         return;
-    (void)multi_ok(rank, ncclCommRevoke(rank->comm, NCCL_REVOKE_DEFAULT), "ncclCommRevoke");
+    (void)multi_ok(rank, ncclCommRevoke(rank->comm, NCCL_REVOKE_DEFAULT),
+            "ncclCommRevoke");
     (void)multi_expect(rank, ncclCommRevoke(rank->comm, NCCL_REVOKE_DEFAULT),
             ncclInvalidArgument, "a second ncclCommRevoke");
     (void)multi_expect(rank,
@@ -320,8 +328,10 @@ static void sixteen_communicators_live_side_by_side(multi_rank *rank)
 #define ALONE MULTI_THREADS, 1, false, NULL, 0
 
 const rule rules_life[] = {
-    { "wrong ranks and sizes are refused at init", wrong_ranks_are_refused_at_init, ALONE },
-    { "ids that are not ours are refused at init", foreign_ids_are_refused_at_init, ALONE },
+    { "wrong ranks and sizes are refused at init", wrong_ranks_are_refused_at_init,
+            ALONE },
+    { "ids that are not ours are refused at init", foreign_ids_are_refused_at_init,
+            ALONE },
     { "wrong configurations are refused, naming the field",
             wrong_configurations_are_refused, ALONE },
     { "configurations of every version are taken",
@@ -332,19 +342,21 @@ const rule rules_life[] = {
             null_handles_at_the_end_are_fine, MULTI_THREADS, 1, true, NULL, 0 },
     { "finalize comes once, then only destroy", finalize_comes_once_then_only_destroy,
             MULTI_PROCESSES, 2, false, NULL, 0 },
-    { "destroy waits for nobody after finalize", destroy_waits_for_nobody_after_finalize,
-            MULTI_PROCESSES, 2, false, NULL, 0 },
-    { "revoke ends the operations but not the communicator",
-            revoke_ends_operations_but_not_the_communicator, MULTI_PROCESSES, 2, true, NULL,
+    { "destroy waits for nobody after finalize",
+            destroy_waits_for_nobody_after_finalize, MULTI_PROCESSES, 2, false, NULL,
             0 },
-    { "a scalable init takes several ids", scalable_init_takes_several_ids, MULTI_PROCESSES,
-            4, false, NULL, 0 },
+    { "revoke ends the operations but not the communicator",
+            revoke_ends_operations_but_not_the_communicator, MULTI_PROCESSES, 2, true,
+            NULL, 0 },
+    { "a scalable init takes several ids", scalable_init_takes_several_ids,
+            MULTI_PROCESSES, 4, false, NULL, 0 },
     { "a rank that comes twice is refused on all ranks", a_rank_twice_is_refused_on_all,
             MULTI_PROCESSES, 2, false, NULL, 0 },
     { "ranks that disagree about their number are refused",
             different_sizes_are_refused_on_all, MULTI_PROCESSES, 2, false, NULL, 0 },
     { "names in a configuration are copied", names_are_copied_at_init, ALONE },
-    { "sixteen communicators live side by side", sixteen_communicators_live_side_by_side,
-            MULTI_PROCESSES, 2, false, NULL, 0 },
+    { "sixteen communicators live side by side",
+            sixteen_communicators_live_side_by_side, MULTI_PROCESSES, 2, false, NULL,
+            0 },
     { NULL, NULL, MULTI_THREADS, 0, false, NULL, 0 },
 };

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 /** This rank is number @p who of @p n in @p comm, which works; then it is destroyed. */
-static void is_member(multi_rank *rank, ncclComm_t comm, int who, int n, const char *what)
+static void is_member(multi_rank *rank, ncclComm_t comm, int who, int n,
+        const char *what)
 {
     int got = -1, size = -1;
 
@@ -18,8 +19,8 @@ static void is_member(multi_rank *rank, ncclComm_t comm, int who, int n, const c
         return;
     (void)multi_ok(rank, ncclCommUserRank(comm, &got), "ncclCommUserRank");
     (void)multi_ok(rank, ncclCommCount(comm, &size), "ncclCommCount");
-    (void)multi_check(rank, got == who && size == n, "%s: rank %d of %d, expected %d of %d",
-            what, got, size, who, n);
+    (void)multi_check(rank, got == who && size == n,
+            "%s: rank %d of %d, expected %d of %d", what, got, size, who, n);
     (void)rules_works(rank, comm, what);
 }
 
@@ -45,7 +46,8 @@ static void split_without_colour_gives_null(multi_rank *rank)
     if (!multi_ok(rank, ncclCommSplit(rank->comm, color, 0, &child, NULL), "split"))
         return;
     if (rank->rank == 1) {
-        (void)multi_check(rank, child == NULL, "a rank without colour got a communicator");
+        (void)multi_check(rank, child == NULL,
+                "a rank without colour got a communicator");
         return;
     }
     is_member(rank, child, rank->rank == 0 ? 0 : 1, 2, "the others");
@@ -57,7 +59,8 @@ static void split_of_a_split_outlives_its_parents(multi_rank *rank)
     ncclComm_t comm = NULL, half = NULL, pair = NULL;
 
     if (!multi_comm(rank, 0, &comm) ||
-            !multi_ok(rank, ncclCommSplit(comm, rank->rank / 2, 0, &half, NULL), "split") ||
+            !multi_ok(rank, ncclCommSplit(comm, rank->rank / 2, 0, &half, NULL),
+                    "split") ||
             !multi_ok(rank, ncclCommSplit(half, 3, -rank->rank, &pair, NULL),
                     "split of a split"))
         return;
@@ -72,8 +75,8 @@ static void split_checks_its_arguments(multi_rank *rank)
 {
     ncclComm_t child = NULL;
 
-    (void)multi_expect(rank, ncclCommSplit(NULL, 0, 0, &child, NULL), ncclInvalidArgument,
-            "split of NULL");
+    (void)multi_expect(rank, ncclCommSplit(NULL, 0, 0, &child, NULL),
+            ncclInvalidArgument, "split of NULL");
     (void)multi_expect(rank, ncclCommSplit(rank->comm, 0, 0, NULL, NULL),
             ncclInvalidArgument, "split without place");
     (void)multi_ok(rank, ncclCommSplit(rank->comm, 0, 0, &child, NULL), "split");
@@ -97,10 +100,11 @@ static void split_by_one_thread_needs_a_group(multi_rank *rank)
         int who = -1;
 
         (void)multi_ok(rank, ncclCommUserRank(child[i], &who), "ncclCommUserRank");
-        (void)multi_check(rank, who == order[i], "old rank %d is %d, expected %d", i, who,
-                order[i]);
+        (void)multi_check(rank, who == order[i], "old rank %d is %d, expected %d", i,
+                who, order[i]);
     }
-    (void)rules_all_work(rank, (ncclComm_t[]){ child[0], child[2] }, 2, "of the even half");
+    (void)rules_all_work(rank, (ncclComm_t[]){ child[0], child[2] }, 2,
+            "of the even half");
     for (int i = 0; i < N; i++)
         (void)multi_ok(rank, ncclCommDestroy(child[i]), "ncclCommDestroy");
 }
@@ -120,7 +124,8 @@ static void shrink_leaves_the_excluded_out(multi_rank *rank)
         return;
     }
     if (multi_ok(rank,
-                ncclCommShrink(rank->comm, excluded, 2, &child, NULL, NCCL_SHRINK_DEFAULT),
+                ncclCommShrink(rank->comm, excluded, 2, &child, NULL,
+                        NCCL_SHRINK_DEFAULT),
                 "ncclCommShrink")) {
         static const int who[] = { 0, -1, 1, -1, 2 };
 
@@ -165,7 +170,8 @@ static void shrink_with_abort_ends_what_is_stuck(multi_rank *rank)
             "all_reduce without rank 2");
     multi_sleep_us(50000);
     if (multi_ok(rank,
-                ncclCommShrink(rank->comm, excluded, 1, &child, NULL, NCCL_SHRINK_ABORT),
+                ncclCommShrink(rank->comm, excluded, 1, &child, NULL,
+                        NCCL_SHRINK_ABORT),
                 "shrink with abort")) {
         is_member(rank, child, rank->rank, 2, "the survivors");
         (void)multi_ok(rank, ncclCommDestroy(child), "ncclCommDestroy");
@@ -188,10 +194,12 @@ static void grow_adds_new_ranks(multi_rank *rank)
         return;
     first = shared[0];
     if (rank->rank < 2 &&
-            !multi_ok(rank, ncclCommInitRank(&old, 2, first, rank->rank), "init of two"))
+            !multi_ok(rank, ncclCommInitRank(&old, 2, first, rank->rank),
+                    "init of two"))
         return;
     if (rank->rank == 0)
-        (void)multi_ok(rank, ncclCommGetUniqueId(old, &shared[1]), "ncclCommGetUniqueId");
+        (void)multi_ok(rank, ncclCommGetUniqueId(old, &shared[1]),
+                "ncclCommGetUniqueId");
     if (!multi_barrier(rank))
         return;
     if (rank->rank < 2) {
@@ -200,7 +208,8 @@ static void grow_adds_new_ranks(multi_rank *rank)
         (void)multi_expect(rank, ncclCommGrow(old, 3, NULL, 0, &grown, NULL),
                 ncclInvalidArgument, "an old rank that names its rank");
         (void)multi_ok(rank,
-                ncclCommGrow(old, 3, rank->rank == 0 ? &shared[1] : NULL, -1, &grown, NULL),
+                ncclCommGrow(old, 3, rank->rank == 0 ? &shared[1] : NULL, -1, &grown,
+                        NULL),
                 "an old rank grows");
     } else {
         (void)multi_expect(rank, ncclCommGrow(NULL, 3, &shared[1], 3, &grown, NULL),
@@ -258,8 +267,8 @@ static void children_of_many_colours_at_once(multi_rank *rank)
         int mask = i % 7 + 1;
 
         if (!multi_ok(rank,
-                    ncclCommSplit(rank->comm, rank->rank & mask, i & 1 ? -rank->rank : 0,
-                            &child[i], NULL),
+                    ncclCommSplit(rank->comm, rank->rank & mask,
+                            i & 1 ? -rank->rank : 0, &child[i], NULL),
                     "split"))
             return;
     }
@@ -272,18 +281,18 @@ static void children_of_many_colours_at_once(multi_rank *rank)
 const rule rules_members[] = {
     { "split orders by key, then by old rank", split_orders_by_key_then_old_rank,
             MULTI_PROCESSES, 5, true, NULL, 0 },
-    { "split without colour gives NULL, and takes part", split_without_colour_gives_null,
-            MULTI_THREADS, 3, true, NULL, 0 },
+    { "split without colour gives NULL, and takes part",
+            split_without_colour_gives_null, MULTI_THREADS, 3, true, NULL, 0 },
     { "a split of a split outlives its parents", split_of_a_split_outlives_its_parents,
             MULTI_PROCESSES, 4, false, NULL, 0 },
-    { "split checks its arguments", split_checks_its_arguments, MULTI_THREADS, 1, true, NULL,
-            0 },
+    { "split checks its arguments", split_checks_its_arguments, MULTI_THREADS, 1, true,
+            NULL, 0 },
     { "one thread splits four ranks in a group", split_by_one_thread_needs_a_group,
             MULTI_ONE_THREAD, 4, true, NULL, 0 },
     { "shrink leaves the excluded out and refuses them", shrink_leaves_the_excluded_out,
             MULTI_PROCESSES, 5, true, NULL, 0 },
-    { "shrink checks its arguments", shrink_checks_its_arguments, MULTI_THREADS, 2, true,
-            NULL, 0 },
+    { "shrink checks its arguments", shrink_checks_its_arguments, MULTI_THREADS, 2,
+            true, NULL, 0 },
     { "shrink with abort ends what is stuck", shrink_with_abort_ends_what_is_stuck,
             MULTI_PROCESSES, 3, true, NULL, 0 },
     { "grow adds new ranks", grow_adds_new_ranks, MULTI_PROCESSES, 3, false, NULL, 0 },

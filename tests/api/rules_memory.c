@@ -27,7 +27,8 @@ static void wrong_memory_is_refused(multi_rank *rank)
 {
     void *p = NULL, *foreign = malloc(64);
 
-    (void)multi_check(rank, ncclMemAlloc(NULL, 64) != ncclSuccess, "no place was taken");
+    (void)multi_check(rank, ncclMemAlloc(NULL, 64) != ncclSuccess,
+            "no place was taken");
     (void)multi_check(rank, ncclMemAlloc(&p, 0) != ncclSuccess, "size 0 was taken");
     (void)multi_check(rank, ncclMemAlloc(&p, SIZE_MAX / 2) != ncclSuccess,
             "half of the address space was given");
@@ -37,7 +38,8 @@ static void wrong_memory_is_refused(multi_rank *rank)
             "memory of malloc was freed");
     if (multi_ok(rank, ncclMemAlloc(&p, 64), "ncclMemAlloc")) {
         (void)multi_ok(rank, ncclMemFree(p), "ncclMemFree");
-        (void)multi_check(rank, ncclMemFree(p) != ncclSuccess, "memory was freed twice");
+        (void)multi_check(rank, ncclMemFree(p) != ncclSuccess,
+                "memory was freed twice");
     }
     free(foreign);
 }
@@ -51,11 +53,13 @@ static void registrations_are_checked(multi_rank *rank)
             ncclInvalidArgument, "register without communicator");
     (void)multi_expect(rank, ncclCommRegister(rank->comm, buffer, 64, NULL),
             ncclInvalidArgument, "register without place");
-    if (!multi_ok(rank, ncclCommRegister(rank->comm, buffer, 64, &handle), "register") ||
+    if (!multi_ok(rank, ncclCommRegister(rank->comm, buffer, 64, &handle),
+                "register") ||
             !multi_ok(rank, ncclCommRegister(rank->comm, buffer, 64, &again), "again"))
         return;
     (void)multi_ok(rank, ncclCommDeregister(rank->comm, handle), "deregister");
-    (void)multi_ok(rank, ncclCommDeregister(rank->comm, again), "deregister the second");
+    (void)multi_ok(rank, ncclCommDeregister(rank->comm, again),
+            "deregister the second");
     (void)multi_expect(rank, ncclCommDeregister(rank->comm, again), ncclInvalidUsage,
             "deregister once too often");
     (void)multi_expect(rank, ncclCommDeregister(rank->comm, buffer), ncclInvalidUsage,
@@ -90,8 +94,10 @@ static void windows_are_checked(multi_rank *rank)
     (void)multi_expect(rank, ncclWinGetUserPtr(rank->comm, window, NULL),
             ncclInvalidArgument, "a pointer without place");
     if (window != NULL) {
-        (void)multi_ok(rank, ncclWinGetUserPtr(rank->comm, window, &user), "user pointer");
-        (void)multi_check(rank, user == memory || user == NULL, "the pointer is another");
+        (void)multi_ok(rank, ncclWinGetUserPtr(rank->comm, window, &user),
+                "user pointer");
+        (void)multi_check(rank, user == memory || user == NULL,
+                "the pointer is another");
     }
     sums = memory;
     sums[0] = rank->rank + 1;
@@ -118,7 +124,8 @@ static void memory_statistics_are_checked(multi_rank *rank)
             "total");
     (void)multi_check(rank, total > 0 && total < (64u << 20), "total is %llu bytes",
             (unsigned long long)total);
-    (void)multi_ok(rank, ncclCommMemStats(rank->comm, ncclStatGpuMemSuspended, &suspended),
+    (void)multi_ok(rank,
+            ncclCommMemStats(rank->comm, ncclStatGpuMemSuspended, &suspended),
             "suspended");
     (void)multi_check(rank, suspended == 0, "suspended is %llu",
             (unsigned long long)suspended);
@@ -157,8 +164,8 @@ const rule rules_memory[] = {
     { "memory is aligned and zeroed", memory_is_aligned_and_zeroed, ALONE },
     { "wrong sizes and foreign memory are refused", wrong_memory_is_refused, ALONE },
     { "registrations are counted and checked", registrations_are_checked, ALONE },
-    { "windows are checked, and work", windows_are_checked, MULTI_PROCESSES, 2, true, NULL,
-            0 },
+    { "windows are checked, and work", windows_are_checked, MULTI_PROCESSES, 2, true,
+            NULL, 0 },
     { "memory statistics are checked", memory_statistics_are_checked, ALONE },
     { "what is not supported says so", what_is_not_supported_says_so, ALONE },
     { NULL, NULL, MULTI_THREADS, 0, false, NULL, 0 },

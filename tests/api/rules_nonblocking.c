@@ -66,8 +66,8 @@ static void not_ready_is_refused(multi_rank *rank)
         return;
     if (rank->rank == 0) {
         (void)multi_ok(rank, ncclCommGetAsyncError(comm, &state), "async error");
-        (void)multi_check(rank, state == ncclInProgress, "state is %d before the peer came",
-                (int)state);
+        (void)multi_check(rank, state == ncclInProgress,
+                "state is %d before the peer came", (int)state);
         (void)multi_expect(rank,
                 ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, comm, NULL),
                 ncclInvalidArgument, "all_reduce before the communicator is ready");
@@ -128,16 +128,16 @@ static void a_split_child_is_polled(multi_rank *rank)
     if (!start_and_settle(rank, 0, &comm))
         return;
     got = ncclCommSplit(comm, 1, -rank->rank, &child, NULL);
-    (void)multi_check(rank, got == ncclSuccess || got == ncclInProgress, "split gave %d",
-            (int)got);
+    (void)multi_check(rank, got == ncclSuccess || got == ncclInProgress,
+            "split gave %d", (int)got);
     if (!rules_settle(rank, comm, &state) ||
             !multi_check(rank, child != NULL, "no child once the parent is ready") ||
             !rules_settle(rank, child, &state))
         return;
     (void)multi_expect(rank, state, ncclSuccess, "state of the child");
     got = ncclCommDestroy(child);
-    (void)multi_check(rank, got == ncclSuccess || got == ncclInProgress, "destroy gave %d",
-            (int)got);
+    (void)multi_check(rank, got == ncclSuccess || got == ncclInProgress,
+            "destroy gave %d", (int)got);
     (void)multi_ok(rank, ncclCommDestroy(comm), "ncclCommDestroy");
 }
 
@@ -189,7 +189,8 @@ static void the_variable_forces_it(multi_rank *rank)
     ncclResult_t got, state;
 
     (void)multi_ok(rank, ncclGetUniqueId(&id), "ncclGetUniqueId");
-    got = ncclCommInitRank(&comm, 2, id, 0); /* would wait for ever if it were blocking */
+    got = ncclCommInitRank(&comm, 2, id,
+            0); /* would wait for ever if it were blocking */
     (void)multi_check(rank, got == ncclInProgress, "init gave %d", (int)got);
     (void)multi_ok(rank, ncclCommGetAsyncError(comm, &state), "async error");
     (void)multi_check(rank, state == ncclInProgress, "state is %d", (int)state);
@@ -208,7 +209,8 @@ static void a_failed_init_shows_in_the_state(multi_rank *rank)
     (void)ncclCommInitRankConfig(&comm, 2, id, 0, &config);
     if (!rules_settle(rank, comm, &state))
         return;
-    (void)multi_expect(rank, state, ncclRemoteError, "state after the deadline of init");
+    (void)multi_expect(rank, state, ncclRemoteError,
+            "state after the deadline of init");
     (void)rules_says(rank, comm, "rank 1");
     (void)multi_ok(rank, ncclCommAbort(comm), "ncclCommAbort");
 }
@@ -217,21 +219,23 @@ static const char *const force[] = { "NCCL_COMM_BLOCKING=0", NULL };
 static const char *const short_init[] = { "MOTET_INIT_TIMEOUT_S=1", NULL };
 
 const rule rules_nonblocking[] = {
-    { "calls on a non-blocking communicator are polled", calls_are_polled, MULTI_PROCESSES,
-            3, false, NULL, 0 },
+    { "calls on a non-blocking communicator are polled", calls_are_polled,
+            MULTI_PROCESSES, 3, false, NULL, 0 },
     { "a communicator that is not ready refuses operations", not_ready_is_refused,
             MULTI_PROCESSES, 2, false, NULL, 0 },
     { "one thread makes non-blocking ranks without a group",
-            one_thread_makes_all_ranks_without_a_group, MULTI_THREADS, 1, false, NULL, 0 },
+            one_thread_makes_all_ranks_without_a_group, MULTI_THREADS, 1, false, NULL,
+            0 },
     { "the child of a non-blocking split is polled", a_split_child_is_polled,
             MULTI_PROCESSES, 3, false, NULL, 0 },
     { "blocking and non-blocking communicators do not share a group",
             blocking_and_not_do_not_share_a_group, MULTI_PROCESSES, 2, true, NULL, 0 },
     { "a communicator that is being made can be aborted",
-            a_communicator_being_made_can_be_aborted, MULTI_THREADS, 1, false, NULL, 0 },
+            a_communicator_being_made_can_be_aborted, MULTI_THREADS, 1, false, NULL,
+            0 },
     { "NCCL_COMM_BLOCKING=0 makes communicators non-blocking", the_variable_forces_it,
             MULTI_THREADS, 1, false, force, 0 },
-    { "a creation that fails later shows in the state", a_failed_init_shows_in_the_state,
-            MULTI_THREADS, 1, false, short_init, 0 },
+    { "a creation that fails later shows in the state",
+            a_failed_init_shows_in_the_state, MULTI_THREADS, 1, false, short_init, 0 },
     { NULL, NULL, MULTI_THREADS, 0, false, NULL, 0 },
 };

@@ -8,9 +8,11 @@ static bool make(multi_rank *rank, ncclRedOp_t *op, float *scalar,
         ncclScalarResidence_t residence)
 {
     return multi_ok(rank,
-                   ncclRedOpCreatePreMulSum(op, scalar, ncclFloat32, residence, rank->comm),
+                   ncclRedOpCreatePreMulSum(op, scalar, ncclFloat32, residence,
+                           rank->comm),
                    "ncclRedOpCreatePreMulSum") &&
-            multi_check(rank, (int)*op >= (int)ncclNumOps, "the operator is %d", (int)*op);
+            multi_check(rank, (int)*op >= (int)ncclNumOps, "the operator is %d",
+                    (int)*op);
 }
 
 static void destroyed_before_the_group_ends(multi_rank *rank)
@@ -22,7 +24,8 @@ static void destroyed_before_the_group_ends(multi_rank *rank)
         return;
     scalar = 1000.0f; /* copied already */
     (void)multi_ok(rank, ncclGroupStart(), "ncclGroupStart");
-    (void)multi_ok(rank, ncclAllReduce(&mine, &sum, 1, ncclFloat32, op, rank->comm, NULL),
+    (void)multi_ok(rank,
+            ncclAllReduce(&mine, &sum, 1, ncclFloat32, op, rank->comm, NULL),
             "all_reduce");
     (void)multi_ok(rank, ncclRedOpDestroy(op, rank->comm), "ncclRedOpDestroy");
     (void)multi_ok(rank, ncclGroupEnd(), "ncclGroupEnd");
@@ -84,8 +87,8 @@ static void wrong_arguments_make_no_operator(multi_rank *rank)
                     ncclScalarHostImmediate, rank->comm) != ncclSuccess,
             "an operator of type 44 was made");
     (void)multi_check(rank,
-            ncclRedOpCreatePreMulSum(NULL, &scalar, ncclFloat32, ncclScalarHostImmediate,
-                    rank->comm) != ncclSuccess,
+            ncclRedOpCreatePreMulSum(NULL, &scalar, ncclFloat32,
+                    ncclScalarHostImmediate, rank->comm) != ncclSuccess,
             "an operator without a place was made");
     (void)multi_check(rank,
             ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat32, ncclScalarHostImmediate,
@@ -103,7 +106,8 @@ static void operator_of_another_communicator_is_unknown(multi_rank *rank)
     if (!multi_ok(rank, ncclCommInitAll(&other, 1, NULL), "ncclCommInitAll") ||
             !make(rank, &op, &scalar, ncclScalarHostImmediate))
         return;
-    (void)multi_expect(rank, ncclAllReduce(&mine, &sum, 1, ncclFloat32, op, other, NULL),
+    (void)multi_expect(rank,
+            ncclAllReduce(&mine, &sum, 1, ncclFloat32, op, other, NULL),
             ncclInvalidArgument, "an operator of another communicator");
     (void)multi_expect(rank, ncclRedOpDestroy(op, other), ncclInvalidArgument,
             "destroy an operator of another communicator");
@@ -144,8 +148,8 @@ static void a_thousand_operators_at_once(multi_rank *rank)
         (void)multi_ok(rank,
                 ncclAllReduce(&mine, &sum, 1, ncclFloat32, op[i], rank->comm, NULL),
                 "all_reduce");
-        (void)multi_check(rank, sum == (float)(i * rank->nranks), "sum is %g, expected %d",
-                (double)sum, i * rank->nranks);
+        (void)multi_check(rank, sum == (float)(i * rank->nranks),
+                "sum is %g, expected %d", (double)sum, i * rank->nranks);
     }
     for (int i = 0; i < N; i++)
         if (!multi_ok(rank, ncclRedOpDestroy(op[i], rank->comm), "ncclRedOpDestroy"))
@@ -156,8 +160,8 @@ static void a_thousand_operators_at_once(multi_rank *rank)
 #define ALONE MULTI_THREADS, 1, true, NULL, 0
 
 const rule rules_operators[] = {
-    { "an operator may be destroyed before its group ends", destroyed_before_the_group_ends,
-            PAIR },
+    { "an operator may be destroyed before its group ends",
+            destroyed_before_the_group_ends, PAIR },
     { "a device scalar is read when the operation runs",
             device_scalar_is_read_when_the_operation_runs, PAIR },
     { "built-in, unknown and destroyed operators are not destroyed",

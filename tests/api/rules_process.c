@@ -53,7 +53,8 @@ static void a_gpu_that_is_asked_for_must_be_there(multi_rank *rank)
     (void)multi_ok(rank, ncclGetUniqueId(&id), "ncclGetUniqueId");
     (void)multi_expect(rank, ncclCommInitRank(&comm, 1, id, 0), ncclUnhandledCudaError,
             "MOTET_DEVICE=gpu without one");
-    (void)multi_expect(rank, motet_comm_init_rank(&comm, 1, id, 0, MOTET_DEVICE_GPU, NULL),
+    (void)multi_expect(rank,
+            motet_comm_init_rank(&comm, 1, id, 0, MOTET_DEVICE_GPU, NULL),
             ncclUnhandledCudaError, "MOTET_DEVICE_GPU without one");
 }
 
@@ -104,7 +105,8 @@ static void a_forked_child_holds_nothing_of_ours(multi_rank *rank)
     pid_t child;
 
 #ifdef UNDER_TSAN
-    (void)rules_works(rank, rank->comm, "without fork: it is not followed by this sanitizer");
+    (void)rules_works(rank, rank->comm,
+            "without fork: it is not followed by this sanitizer");
     return;
 #endif
     (void)multi_ok(rank, motet_stream_create(&stream), "motet_stream_create");
@@ -112,7 +114,8 @@ static void a_forked_child_holds_nothing_of_ours(multi_rank *rank)
     child = fork();
     if (child == 0)
         _exit(look_in_child(rank->comm, stream));
-    (void)multi_check(rank, child > 0 && waitpid(child, &status, 0) == child, "no child");
+    (void)multi_check(rank, child > 0 && waitpid(child, &status, 0) == child,
+            "no child");
     (void)multi_check(rank, WIFEXITED(status) && WEXITSTATUS(status) == 0,
             "the child ended with status 0x%x (see look_in_child)", (unsigned)status);
     (void)rules_works(rank, rank->comm, "after the child");
@@ -169,23 +172,28 @@ static const char *const cpu_chosen[] = { "CUDA_VISIBLE_DEVICES=0", "MOTET_DEVIC
     NULL };
 static const char *const gpu_chosen[] = { "MOTET_DEVICE=gpu", NULL };
 static const char *const malformed[] = { "MOTET_OP_TIMEOUT_S=soon", NULL };
-static const char *const malformed_alias[] = { "NCCL_MAX_CTAS=many", "MOTET_DEBUG=0", NULL };
+static const char *const malformed_alias[] = { "NCCL_MAX_CTAS=many", "MOTET_DEBUG=0",
+    NULL };
 
 const rule rules_process[] = {
     { "CUDA_VISIBLE_DEVICES without a device is an error",
-            devices_that_are_missing_are_an_error, MULTI_THREADS, 1, false, cuda_meant, 0 },
+            devices_that_are_missing_are_an_error, MULTI_THREADS, 1, false, cuda_meant,
+            0 },
     { "HIP_VISIBLE_DEVICES without a device is an error",
-            devices_that_are_missing_are_an_error, MULTI_THREADS, 1, false, hip_meant, 0 },
+            devices_that_are_missing_are_an_error, MULTI_THREADS, 1, false, hip_meant,
+            0 },
     { "ROCR_VISIBLE_DEVICES without a device is an error",
-            devices_that_are_missing_are_an_error, MULTI_THREADS, 1, false, rocr_meant, 0 },
+            devices_that_are_missing_are_an_error, MULTI_THREADS, 1, false, rocr_meant,
+            0 },
     { "MOTET_DEVICE=cpu takes the CPU all the same", cpu_can_be_chosen_by_variable,
             MULTI_PROCESSES, 2, false, cpu_chosen, 0 },
     { "a GPU that is asked for must be there", a_gpu_that_is_asked_for_must_be_there,
             MULTI_THREADS, 1, false, gpu_chosen, 0 },
-    { "a malformed MOTET variable is named with its value", malformed_variables_are_named,
-            MULTI_THREADS, 1, false, malformed, 0 },
-    { "a malformed NCCL variable is passed over", malformed_nccl_variables_are_passed_over,
-            MULTI_PROCESSES, 2, false, malformed_alias, 0 },
+    { "a malformed MOTET variable is named with its value",
+            malformed_variables_are_named, MULTI_THREADS, 1, false, malformed, 0 },
+    { "a malformed NCCL variable is passed over",
+            malformed_nccl_variables_are_passed_over, MULTI_PROCESSES, 2, false,
+            malformed_alias, 0 },
     { "a forked child holds nothing of ours and may begin anew",
             a_forked_child_holds_nothing_of_ours, MULTI_PROCESSES, 2, true, NULL, 0 },
     { "a living child does not disturb its parent", a_living_child_does_not_disturb,

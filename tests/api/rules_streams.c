@@ -168,7 +168,8 @@ static void failure_on_a_stream_is_reported_once(multi_rank *rank)
 }
 
 /** Rank 1 stays away; rank 0's call must end near @p ms and name it. */
-static void absent_until(multi_rank *rank, ncclResult_t got, uint64_t start, unsigned ms)
+static void absent_until(multi_rank *rank, ncclResult_t got, uint64_t start,
+        unsigned ms)
 {
     uint64_t took_ms = (multi_now_ns() - start) / 1000000;
     ncclResult_t state = ncclSuccess;
@@ -195,8 +196,8 @@ static void a_call_has_its_own_time_limit(multi_rank *rank)
     if (rank->rank == 0) {
         start = multi_now_ns();
         absent_until(rank,
-                ncclAllReduceConfig(&mine, &sum, 1, ncclInt32, ncclSum, rank->comm, NULL,
-                        &config),
+                ncclAllReduceConfig(&mine, &sum, 1, ncclInt32, ncclSum, rank->comm,
+                        NULL, &config),
                 start, 300);
     }
     (void)multi_barrier(rank);
@@ -211,8 +212,8 @@ static void a_communicator_has_its_own_time_limit(multi_rank *rank)
         (void)multi_ok(rank, motet_comm_set_timeout(rank->comm, 1), "set timeout");
         start = multi_now_ns();
         absent_until(rank,
-                ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, rank->comm, NULL), start,
-                1000);
+                ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, rank->comm, NULL),
+                start, 1000);
     }
     (void)multi_barrier(rank);
 }
@@ -241,11 +242,13 @@ static void communicators_and_devices_describe_themselves(multi_rank *rank)
     (void)multi_check(rank,
             info.rank == rank->rank && info.nranks == 2 && info.nodes == 1 &&
                     info.device == MOTET_DEVICE_CPU && info.operations >= 1,
-            "rank %d of %d on %d nodes, device %d, %llu operations", info.rank, info.nranks,
-            info.nodes, (int)info.device, (unsigned long long)info.operations);
-    (void)multi_check(rank, strcmp(info.path, "shared") == 0, "path is \"%s\"", info.path);
-    (void)multi_check(rank, strcmp(info.version, motet_version()) == 0, "version is \"%s\"",
-            info.version);
+            "rank %d of %d on %d nodes, device %d, %llu operations", info.rank,
+            info.nranks, info.nodes, (int)info.device,
+            (unsigned long long)info.operations);
+    (void)multi_check(rank, strcmp(info.path, "shared") == 0, "path is \"%s\"",
+            info.path);
+    (void)multi_check(rank, strcmp(info.version, motet_version()) == 0,
+            "version is \"%s\"", info.version);
     (void)multi_expect(rank, motet_comm_query(rank->comm, NULL), ncclInvalidArgument,
             "no place");
     (void)multi_expect(rank, motet_comm_query(rank->comm, &none), ncclInvalidArgument,
@@ -271,10 +274,13 @@ const rule rules_streams[] = {
     { "what is no stream is refused", wrong_streams_are_refused, ALONE },
     { "operations on two streams keep the communicator's order",
             two_streams_keep_the_communicators_order, PAIR },
-    { "a failure on a stream is reported once", failure_on_a_stream_is_reported_once, PAIR },
+    { "a failure on a stream is reported once", failure_on_a_stream_is_reported_once,
+            PAIR },
     { "a call has its own time limit", a_call_has_its_own_time_limit, PAIR },
-    { "a communicator has its own time limit", a_communicator_has_its_own_time_limit, PAIR },
-    { "a late peer within the limit is fine", a_late_peer_within_the_limit_is_fine, PAIR },
+    { "a communicator has its own time limit", a_communicator_has_its_own_time_limit,
+            PAIR },
+    { "a late peer within the limit is fine", a_late_peer_within_the_limit_is_fine,
+            PAIR },
     { "communicators and devices describe themselves",
             communicators_and_devices_describe_themselves, PAIR },
     { NULL, NULL, MULTI_THREADS, 0, false, NULL, 0 },

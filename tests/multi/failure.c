@@ -3,8 +3,8 @@
  * Runs the failure tests: `failure [--kills N] [--seed S] [PART-OF-A-SENTENCE]`.
  *
  * Everything happens in folders of this run, so that what is left behind can be
- * counted at the end: no process, no socket, no file but the recorder's files of ranks
- * that were killed.
+ * counted after each test: no process, no file but the recorder's files of ranks that
+ * were killed.
  */
 #include "failure.h"
 
@@ -17,12 +17,13 @@
 #include <unistd.h>
 
 char failure_folder[128], failure_stderr[160];
+static char runtime_folder[128];
 unsigned failure_kills = 20;
 uint64_t failure_seed = 1;
 
-const char *const failure_kind_names[FAILURE_KINDS] = { "all_reduce", "reduce", "broadcast",
-    "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send/recv ring",
-    "a group of three" };
+const char *const failure_kind_names[FAILURE_KINDS] = { "all_reduce", "reduce",
+    "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter",
+    "send/recv ring", "a group of three" };
 
 static ncclResult_t ring(void *send, void *recv, size_t count, const multi_rank *rank,
         ncclComm_t comm, cudaStream_t stream)
@@ -38,8 +39,8 @@ static ncclResult_t ring(void *send, void *recv, size_t count, const multi_rank 
     return got == ncclSuccess ? ncclGroupEnd() : (ncclGroupEnd(), got);
 }
 
-static ncclResult_t three(void *send, void *recv, size_t count, int root, ncclComm_t comm,
-        cudaStream_t stream)
+static ncclResult_t three(void *send, void *recv, size_t count, int root,
+        ncclComm_t comm, cudaStream_t stream)
 {
     int32_t *to = recv;
     ncclResult_t got = ncclGroupStart();
@@ -49,8 +50,8 @@ static ncclResult_t three(void *send, void *recv, size_t count, int root, ncclCo
     if (got == ncclSuccess)
         got = ncclBroadcast(send, to + count, count, ncclInt32, root, comm, stream);
     if (got == ncclSuccess)
-        got = ncclReduceScatter(send, to + 2 * count, count / 4, ncclInt32, ncclMax, comm,
-                stream);
+        got = ncclReduceScatter(send, to + 2 * count, count / 4, ncclInt32, ncclMax,
+                comm, stream);
     return got == ncclSuccess ? ncclGroupEnd() : (ncclGroupEnd(), got);
 }
 
@@ -59,10 +60,12 @@ ncclResult_t failure_operation(int kind, void *send, void *recv, size_t count, i
 {
     switch (kind) {
     case 0: return ncclAllReduce(send, recv, count, ncclInt32, ncclSum, comm, stream);
-    case 1: return ncclReduce(send, recv, count, ncclInt32, ncclSum, root, comm, stream);
+    case 1:
+        return ncclReduce(send, recv, count, ncclInt32, ncclSum, root, comm, stream);
     case 2: return ncclBroadcast(send, recv, count, ncclInt32, root, comm, stream);
     case 3: return ncclAllGather(send, recv, count, ncclInt32, comm, stream);
-    case 4: return ncclReduceScatter(send, recv, count, ncclInt32, ncclSum, comm, stream);
+    case 4:
+        return ncclReduceScatter(send, recv, count, ncclInt32, ncclSum, comm, stream);
     case 5: return ncclAlltoAll(send, recv, count, ncclInt32, comm, stream);
     case 6: return ncclGather(send, recv, count, ncclInt32, root, comm, stream);
     case 7: return ncclScatter(send, recv, count, ncclInt32, root, comm, stream);
@@ -71,35 +74,43 @@ ncclResult_t failure_operation(int kind, void *send, void *recv, size_t count, i
     }
 }
 
+/** The beginning of what the children wrote: a sanitizer's report, or a warning. */
+static void print_stderr(void)
+{
+    static char text[6000];
+
+    multi_read_file(failure_stderr, text, sizeof(text));
+    if (text[0] != '\0')
+        printf("---- stderr of the ranks\n%s\n----\n", text);
+}
+
 bool failure_run(const failure_test *test)
 {
-    char trace[160];
+    char trace[160], runtime[160];
     int victim = test->victim;
-    const char *environment[] = { trace, test->environment, NULL };
-    multi_spec spec = { .name = test->sentence, .layout = test->layout,
-        .nranks = test->nranks, .init = test->init, .deadline_s = 60,
-        .environment = environment, .body = test->body, .arg = &victim, .stderr_path = failure_stderr,
-        .shared_bytes = 65536, .victim = test->victim, .signal = test->signal,
+    const char *environment[] = { trace, runtime, test->environment, NULL };
+    multi_spec spec = { .name = test->sentence,
+        .layout = test->layout,
+        .nranks = test->nranks,
+        .init = test->init,
+        .deadline_s = 60,
+        .environment = environment,
+        .body = test->body,
+        .arg = &victim,
+        .stderr_path = failure_stderr,
+        .shared_bytes = 65536,
+        .victim = test->victim,
+        .signal = test->signal,
         .signal_after_us = test->signal_after_us,
         .continue_after_us = test->continue_after_us };
 
     (void)snprintf(trace, sizeof(trace), "MOTET_TRACE_DIR=%s", failure_folder);
+    (void)snprintf(runtime, sizeof(runtime), "XDG_RUNTIME_DIR=%s", runtime_folder);
     (void)unlink(failure_stderr);
-    return multi_run(&spec) == 0;
-}
-
-/** Sockets of ours in /proc/net/unix, by name. */
-static int count_sockets(void)
-{
-    FILE *f = fopen("/proc/net/unix", "r");
-    char line[512];
-    int n = 0;
-
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL)
-        n += strstr(line, "motet") != NULL;
-    if (f != NULL)
-        (void)fclose(f);
-    return n;
+    if (multi_run(&spec) == 0)
+        return true;
+    print_stderr();
+    return false;
 }
 
 /** Files in @p folder that are no recorder files of processes that are gone. */
@@ -139,15 +150,21 @@ static bool children_left(void)
     return text[0] != '\0';
 }
 
-static bool nothing_is_left(int sockets_before)
+/**
+ * A memfd or an abstract socket without a process to hold it does not exist, and the
+ * survivors count their own descriptors: what remains to look for is files, the path
+ * socket of the rendezvous among them, and processes.
+ */
+static bool nothing_is_left(void)
 {
-    int sockets = count_sockets(), files = count_strange_files(failure_folder);
+    int files =
+            count_strange_files(failure_folder) + count_strange_files(runtime_folder);
     bool children = children_left();
 
-    if (sockets <= sockets_before && files == 0 && !children)
+    if (files == 0 && !children)
         return true;
-    printf("FAIL  nothing is left: %d sockets (%d before), %d files%s\n", sockets,
-            sockets_before, files, children ? ", processes" : "");
+    printf("FAIL  something is left: %d files%s\n", files,
+            children ? ", processes" : "");
     return false;
 }
 
@@ -174,7 +191,7 @@ static bool parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     const failure_test *const tables[] = { failure_deaths, failure_waits };
-    int ran = 0, failed = 0, sockets = count_sockets();
+    int ran = 0, failed = 0;
     char base[96];
 
     if (!parse(argc, argv) || !multi_temp_folder(base, sizeof(base))) {
@@ -183,7 +200,9 @@ int main(int argc, char **argv)
     }
     (void)snprintf(failure_folder, sizeof(failure_folder), "%s/trace", base);
     (void)snprintf(failure_stderr, sizeof(failure_stderr), "%s/stderr", base);
+    (void)snprintf(runtime_folder, sizeof(runtime_folder), "%s/run", base);
     (void)mkdir(failure_folder, 0700);
+    (void)mkdir(runtime_folder, 0700);
     for (size_t t = 0; t < sizeof(tables) / sizeof(*tables); t++)
         for (const failure_test *test = tables[t]; test->sentence != NULL; test++) {
             bool fine;
@@ -191,13 +210,14 @@ int main(int argc, char **argv)
             if (optind < argc && strstr(test->sentence, argv[optind]) == NULL)
                 continue;
             fine = (test->run == NULL ? failure_run : test->run)(test);
-            fine = nothing_is_left(sockets) && fine;
+            fine = nothing_is_left() && fine;
             printf("%s  %s\n", fine ? "ok  " : "FAIL", test->sentence);
             (void)fflush(stdout);
             ran++;
             failed += !fine;
         }
     multi_remove_folder(failure_folder);
+    multi_remove_folder(runtime_folder);
     multi_remove_folder(base);
     printf("failure: %d ran, %d failed\n", ran, failed);
     return ran == 0 || failed != 0;

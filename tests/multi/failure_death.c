@@ -30,8 +30,8 @@ static bool names_the_lost(multi_rank *rank, ncclComm_t comm, int victim)
         if (strstr(text, name) != NULL)
             return true;
     }
-    return multi_check(rank, false, "the sentence does not name rank %d: \"%s\"", victim,
-            text);
+    return multi_check(rank, false, "the sentence does not name rank %d: \"%s\"",
+            victim, text);
 }
 
 /** This rank saw the end of the communicator just now: in time, and with its name? */
@@ -54,11 +54,21 @@ static int victim_of(const multi_rank *rank)
     return *(int *)rank->arg;
 }
 
+/** Only such a rank can tell which descriptors and threads are its own. */
+static bool alone_in_its_process(const multi_rank *rank)
+{
+    for (int r = 0; r < rank->nranks; r++)
+        if (r != rank->rank && multi_pid(rank, r) == multi_pid(rank, rank->rank))
+            return false;
+    return true;
+}
+
 /** Operations of all sizes without end, until one fails. */
 static void work_until_it_fails(multi_rank *rank)
 {
     int fds = multi_count_entries("fd"), threads = multi_count_entries("task");
-    char *send = calloc(1, FAILURE_BYTES(MAX_COUNT)), *recv = calloc(1, FAILURE_BYTES(MAX_COUNT));
+    char *send = calloc(1, FAILURE_BYTES(MAX_COUNT)),
+         *recv = calloc(1, FAILURE_BYTES(MAX_COUNT));
     ncclComm_t comm = NULL;
     ncclResult_t got = ncclSuccess;
 
@@ -69,7 +79,8 @@ static void work_until_it_fails(multi_rank *rank)
         uint64_t h = value_mix(plan.seed + i);
         size_t count = (h >> 8) % (h & 1 ? 64 : MAX_COUNT);
 
-        multi_doing(rank, "%s number %u, count %zu", failure_kind_names[plan.kind], i, count);
+        multi_doing(rank, "%s number %u, count %zu", failure_kind_names[plan.kind], i,
+                count);
         got = failure_operation(plan.kind, send, recv, count + 4,
                 (int)((h >> 40) % (uint64_t)rank->nranks), rank, comm, NULL);
         if (i == 2)
@@ -78,12 +89,12 @@ static void work_until_it_fails(multi_rank *rank)
     check_loss(rank, comm, got, victim_of(rank));
     multi_doing(rank, "aborting");
     (void)multi_ok(rank, ncclCommAbort(comm), "ncclCommAbort");
-    /* Only a process of one rank can count what is its own. */
-    if (multi_pid(rank, (rank->rank + 1) % rank->nranks) != getpid())
+    if (alone_in_its_process(rank))
         (void)multi_check(rank,
-                multi_count_entries("fd") <= fds && multi_count_entries("task") <= threads,
-                "%d descriptors and %d threads, %d and %d before", multi_count_entries("fd"),
-                multi_count_entries("task"), fds, threads);
+                multi_count_entries("fd") <= fds &&
+                        multi_count_entries("task") <= threads,
+                "%d descriptors and %d threads, %d and %d before",
+                multi_count_entries("fd"), multi_count_entries("task"), fds, threads);
 out:
     free(send);
     free(recv);
@@ -107,8 +118,9 @@ static bool random_kills(const failure_test *test)
         one.signal_after_us = (unsigned)((h >> 30) % 30000);
         one.body = work_until_it_fails;
         one.signal = SIGKILL;
-        (void)snprintf(name, sizeof(name), "kill %u: rank %d of %d in %s after %u us", i,
-                one.victim, one.nranks, failure_kind_names[plan.kind], one.signal_after_us);
+        (void)snprintf(name, sizeof(name), "kill %u: rank %d of %d in %s after %u us",
+                i, one.victim, one.nranks, failure_kind_names[plan.kind],
+                one.signal_after_us);
         one.sentence = name;
         fine = failure_run(&one) && fine;
     }
@@ -171,15 +183,18 @@ static void other_communicators_are_unharmed(multi_rank *rank)
     int32_t mine = rank->rank + 1, sum = 0;
 
     if (!multi_comm(rank, 0, &all) ||
-            !multi_ok(rank, ncclCommSplit(all, rank->rank / 2, 0, &pair, NULL), "split"))
+            !multi_ok(rank, ncclCommSplit(all, rank->rank / 2, 0, &pair, NULL),
+                    "split"))
         return;
     multi_ready(rank);
     if (rank->rank == 2)
         multi_sleep_us(30000000);
-    check_loss(rank, all, ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, all, NULL), 2);
+    check_loss(rank, all, ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, all, NULL),
+            2);
     for (int i = 0; i < 100; i++) {
         sum = 0;
-        if (!multi_ok(rank, ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, pair, NULL),
+        if (!multi_ok(rank,
+                    ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, pair, NULL),
                     "all_reduce of the other communicator") ||
                 !multi_check(rank, sum == 3, "sum is %d, expected 3", sum))
             break;
@@ -201,9 +216,11 @@ static void survivors_shrink_and_go_on(multi_rank *rank)
     if (rank->rank == victim)
         multi_sleep_us(30000000);
     check_loss(rank, rank->comm,
-            ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, rank->comm, NULL), victim);
+            ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, rank->comm, NULL),
+            victim);
     if (!multi_ok(rank,
-                ncclCommShrink(rank->comm, excluded, 1, &child, NULL, NCCL_SHRINK_ABORT),
+                ncclCommShrink(rank->comm, excluded, 1, &child, NULL,
+                        NCCL_SHRINK_ABORT),
                 "ncclCommShrink"))
         return;
     (void)multi_ok(rank, ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, child, NULL),
@@ -240,14 +257,15 @@ const failure_test failure_deaths[] = {
             MULTI_PROCESSES, 3, true, NULL, 1, SIGKILL, 20000, 0 },
     { "an operation on a stream ends when a rank dies", NULL, stream_until_it_fails,
             MULTI_PROCESSES, 3, true, NULL, 2, SIGKILL, 100000, 0 },
-    { "a communicator that lost nobody is unharmed", NULL, other_communicators_are_unharmed,
-            MULTI_PROCESSES, 3, false, NULL, 2, SIGKILL, 50000, 0 },
-    { "the survivors shrink and go on", NULL, survivors_shrink_and_go_on, MULTI_PROCESSES, 4,
-            true, NULL, 1, SIGKILL, 50000, 0 },
+    { "a communicator that lost nobody is unharmed", NULL,
+            other_communicators_are_unharmed, MULTI_PROCESSES, 3, false, NULL, 2,
+            SIGKILL, 50000, 0 },
+    { "the survivors shrink and go on", NULL, survivors_shrink_and_go_on,
+            MULTI_PROCESSES, 4, true, NULL, 1, SIGKILL, 50000, 0 },
     { "a rank that exits without a word is named", NULL, exit_of_a_rank_is_named,
             MULTI_PROCESSES, 3, true, NULL, 0, 0, 0, 0 },
     { "a rank that dies while others are still missing is named at init", NULL,
-            death_during_init_is_named, MULTI_PROCESSES, 4, false, NULL, 1, SIGKILL, 300000,
-            0 },
+            death_during_init_is_named, MULTI_PROCESSES, 4, false, NULL, 1, SIGKILL,
+            300000, 0 },
     { NULL, NULL, NULL, MULTI_THREADS, 0, false, NULL, 0, 0, 0, 0 },
 };

@@ -68,7 +68,8 @@ uint64_t multi_now_ns(void)
 
 void multi_sleep_us(unsigned us)
 {
-    struct timespec t = { .tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000 };
+    struct timespec t = { .tv_sec = us / 1000000,
+        .tv_nsec = (long)(us % 1000000) * 1000 };
 
     while (nanosleep(&t, &t) != 0 && errno == EINTR)
         ;
@@ -120,8 +121,8 @@ bool multi_failed(const multi_rank *rank)
                    memory_order_acquire) != 0;
 }
 
-bool multi_expect(multi_rank *rank, ncclResult_t got, ncclResult_t want, const char *fmt,
-        ...)
+bool multi_expect(multi_rank *rank, ncclResult_t got, ncclResult_t want,
+        const char *fmt, ...)
 {
     char what[512];
     va_list args;
@@ -196,8 +197,8 @@ bool multi_barrier(multi_rank *rank)
 {
     multi_run_state *run = rank->run;
     uint32_t round = atomic_load_explicit(&run->barrier_round, memory_order_acquire);
-    uint32_t arrived = atomic_fetch_add_explicit(&run->barrier_count, 1,
-                               memory_order_acq_rel) + 1;
+    uint32_t arrived =
+            atomic_fetch_add_explicit(&run->barrier_count, 1, memory_order_acq_rel) + 1;
 
     if (arrived == (uint32_t)run->nranks) {
         atomic_store_explicit(&run->barrier_count, 0, memory_order_relaxed);
@@ -340,8 +341,12 @@ static void child_main(const multi_spec *spec, multi_run_state *run, void *share
         struct job *job = &jobs[r];
 
         *job = (struct job){ .spec = spec };
-        job->rank = (multi_rank){ .rank = r, .nranks = run->nranks, .arg = spec->arg,
-            .shared = shared, .run = run, .comms = job->all };
+        job->rank = (multi_rank){ .rank = r,
+            .nranks = run->nranks,
+            .arg = spec->arg,
+            .shared = shared,
+            .run = run,
+            .comms = job->all };
     }
     /* The first rank runs on the process's own thread. */
     for (int r = first + 1; r < last; r++)
@@ -403,7 +408,8 @@ static void signal_victim(struct family *f)
     }
     if (f->signalled && !f->continued && spec->continue_after_us != 0 &&
             now >= f->ready_ns +
-                            (spec->signal_after_us + (uint64_t)spec->continue_after_us) *
+                            (spec->signal_after_us +
+                                    (uint64_t)spec->continue_after_us) *
                                     NS_PER_US) {
         f->continued = true;
         (void)kill(pid, SIGCONT);
@@ -486,8 +492,9 @@ static int report(const struct family *f)
         if (is_victim(f, p) || (end[0] == '\0' && slot->failures == 0 && slot->done))
             continue;
         failed++;
-        printf("FAIL  %s (%d ranks, %s): rank %d, pid %d", f->spec->name, f->run->nranks,
-                multi_layout_names[f->spec->layout], r, (int)f->run->pid[p]);
+        printf("FAIL  %s (%d ranks, %s): rank %d, pid %d", f->spec->name,
+                f->run->nranks, multi_layout_names[f->spec->layout], r,
+                (int)f->run->pid[p]);
         if (end[0] != '\0')
             printf(" %s%s%s", end, slot->done ? "" : " while ",
                     slot->done ? "" : slot->doing);
@@ -533,7 +540,8 @@ static bool start(struct family *f, void *shared)
 
 static void *map_shared(size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+            0);
 
     return p == MAP_FAILED ? NULL : p;
 }

@@ -41,10 +41,10 @@ typedef struct multi_run_state multi_run_state;
 /** One rank, as its body sees it. */
 typedef struct multi_rank {
     int rank, nranks;
-    ncclComm_t comm;    /* of this rank if the spec asked for one, else NULL         */
-    ncclComm_t *comms;  /* MULTI_ONE_THREAD: all of them, else &comm                 */
-    void *arg;          /* the spec's                                                */
-    void *shared;       /* the spec's shared_bytes, zeroed, seen by all ranks        */
+    ncclComm_t comm;   /* of this rank if the spec asked for one, else NULL         */
+    ncclComm_t *comms; /* MULTI_ONE_THREAD: all of them, else &comm                 */
+    void *arg;         /* the spec's                                                */
+    void *shared;      /* the spec's shared_bytes, zeroed, seen by all ranks        */
     multi_run_state *run;
 } multi_rank;
 
@@ -55,8 +55,9 @@ typedef struct multi_spec {
     bool init;           /* make a communicator before the body, destroy it after it */
     unsigned deadline_s; /* of the whole run; 0 takes 60                             */
     size_t shared_bytes;
-    const char *const *environment; /* "NAME=VALUE", or "NAME" to unset, NULL-ended; or NULL */
-    const char *stderr_path;        /* children append their stderr here; or NULL    */
+    const char *const
+            *environment;    /* "NAME=VALUE", or "NAME" to unset, NULL-ended; or NULL */
+    const char *stderr_path; /* children append their stderr here; or NULL    */
     void (*body)(multi_rank *rank);
     void *arg;
     /* Called in the parent once all ranks have ended well; returns how many failures it
@@ -81,8 +82,8 @@ void multi_fail(multi_rank *rank, const char *fmt, ...)
 bool multi_failed(const multi_rank *rank);
 
 /** Record a failure, with ncclGetLastError's text, unless @p got is @p want. */
-bool multi_expect(multi_rank *rank, ncclResult_t got, ncclResult_t want, const char *fmt,
-        ...) __attribute__((format(printf, 4, 5)));
+bool multi_expect(multi_rank *rank, ncclResult_t got, ncclResult_t want,
+        const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /** multi_expect(…, ncclSuccess, …) */
 bool multi_ok(multi_rank *rank, ncclResult_t got, const char *what);

@@ -54,9 +54,10 @@ static bool one_life(multi_rank *rank, const ncclUniqueId *id)
     int n = id == NULL ? 2 : 1;
     bool fine;
 
-    fine = id == NULL ? multi_ok(rank, ncclCommInitAll(comm, 2, NULL), "ncclCommInitAll")
-                      : multi_ok(rank, ncclCommInitRank(&comm[0], 2, *id, rank->rank),
-                                "ncclCommInitRank");
+    fine = id == NULL
+            ? multi_ok(rank, ncclCommInitAll(comm, 2, NULL), "ncclCommInitAll")
+            : multi_ok(rank, ncclCommInitRank(&comm[0], 2, *id, rank->rank),
+                      "ncclCommInitRank");
     if (!fine)
         return false;
     if (id != NULL)
@@ -103,7 +104,8 @@ static void lives(multi_rank *rank)
     (void)multi_check(rank, after.kib - before.kib < 2048,
             "%ld KiB resident, %ld after the first tenth", after.kib, before.kib);
 #endif
-    printf("      %d lives: %ld KiB resident, %ld after the first tenth; %d descriptors\n",
+    printf("      %d lives: %ld KiB resident, %ld after the first tenth; %d "
+           "descriptors\n",
             rounds, after.kib, before.kib, after.fds);
 }
 
@@ -120,7 +122,8 @@ static bool small_operations(multi_rank *rank, int rounds, cudaStream_t stream)
         switch (i % 8) {
         case 0:
             fine = multi_ok(rank,
-                    ncclAllGather(mine, all, 64, ncclInt32, rank->comm, NULL), "all_gather");
+                    ncclAllGather(mine, all, 64, ncclInt32, rank->comm, NULL),
+                    "all_gather");
             break;
         case 1:
             fine = multi_ok(rank, ncclGroupStart(), "ncclGroupStart") &&
@@ -140,7 +143,8 @@ static bool small_operations(multi_rank *rank, int rounds, cudaStream_t stream)
             break;
         default:
             fine = multi_ok(rank,
-                           ncclAllReduce(mine, all, 2, ncclInt32, ncclSum, rank->comm, NULL),
+                           ncclAllReduce(mine, all, 2, ncclInt32, ncclSum, rank->comm,
+                                   NULL),
                            "all_reduce") &&
                     multi_check(rank, all[0] == 2 * i, "sum is %d, expected %d", all[0],
                             2 * i);
@@ -161,15 +165,16 @@ static void a_million_operations(multi_rank *rank)
     before = mallinfo2().uordblks;
     if (small_operations(rank, rounds, stream)) {
         after = mallinfo2().uordblks;
-        (void)multi_check(rank, after == before, "%zu bytes on the heap, %zu before", after,
-                before);
+        (void)multi_check(rank, after == before, "%zu bytes on the heap, %zu before",
+                after, before);
     }
     (void)multi_ok(rank, motet_stream_destroy(stream), "motet_stream_destroy");
 }
 
 /* ---- large buffers ---- */
 
-#define LARGE (((size_t)1 << 32) + 4104) /* a multiple of 8: checked by words */
+#define LARGE \
+    (((size_t)1 << 32) + 4112) /* a multiple of 16: halves are checked by words */
 
 static uint64_t word_of(int rank, size_t i)
 {
@@ -232,7 +237,8 @@ static void large_buffers(multi_rank *rank)
         check_words(rank, p, words, want_sum, "all_reduce");
     multi_doing(rank, "broadcast of %zu bytes", LARGE);
     fill_words(p, 0, words, rank->rank);
-    if (multi_ok(rank, ncclBcast(p, LARGE, ncclUint8, 0, rank->comm, NULL), "broadcast"))
+    if (multi_ok(rank, ncclBcast(p, LARGE, ncclUint8, 0, rank->comm, NULL),
+                "broadcast"))
         check_words(rank, p, words, want_first, "broadcast");
     multi_doing(rank, "send and receive of %zu bytes", LARGE);
     fill_words(p, 0, words, rank->rank);
@@ -273,12 +279,12 @@ static const struct {
     unsigned deadline_s;
     void (*body)(multi_rank *rank);
 } tests[] = {
-    { "two processes meet and part 10,000 times", MULTI_PROCESSES, 2, false, false, 1500,
-            lives },
-    { "one thread makes and destroys two ranks 10,000 times", MULTI_ONE_THREAD, 1, false,
-            false, 1500, lives },
-    { "a million small operations leave the heap alone", MULTI_PROCESSES, 2, true, false,
-            600, a_million_operations },
+    { "two processes meet and part 10,000 times", MULTI_PROCESSES, 2, false, false,
+            1500, lives },
+    { "one thread makes and destroys two ranks 10,000 times", MULTI_ONE_THREAD, 1,
+            false, false, 1500, lives },
+    { "a million small operations leave the heap alone", MULTI_PROCESSES, 2, true,
+            false, 600, a_million_operations },
     { "buffers past 4 GiB and counts past 2^32", MULTI_PROCESSES, 2, true, true, 1500,
             large_buffers },
 };
@@ -297,9 +303,13 @@ int main(int argc, char **argv)
         quick = true;
     }
     for (size_t i = 0; i < sizeof(tests) / sizeof(*tests); i++) {
-        multi_spec spec = { .name = tests[i].name, .layout = tests[i].layout,
-            .nranks = tests[i].nranks, .init = tests[i].init,
-            .deadline_s = tests[i].deadline_s, .body = tests[i].body, .shared_bytes = 4096 };
+        multi_spec spec = { .name = tests[i].name,
+            .layout = tests[i].layout,
+            .nranks = tests[i].nranks,
+            .init = tests[i].init,
+            .deadline_s = tests[i].deadline_s,
+            .body = tests[i].body,
+            .shared_bytes = 4096 };
         int bad;
 
         if (optind < argc && strstr(tests[i].name, argv[optind]) == NULL)

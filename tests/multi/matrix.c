@@ -9,7 +9,7 @@
  *     that no chosen case holds yet, build a case from it, giving each remaining
  *     dimension in turn the value that covers most pairs still open. So every pair of
  *     values occurs, large counts with every type, with every collective, and so on;
- *   - a sample: a case runs if a hash of its number says so; one in ten of (collective,
+ *   - a sample: a case runs if a hash of its number says so; one in four of (collective,
  *     type, operator, count, ranks, placement, layout) for counts up to 17, fewer for
  *     larger counts (matrix_cases.c), with alignment, stream and grouping from the same
  *     hash. `--thin K` divides this part by K, for sanitizers.
@@ -112,7 +112,8 @@ static int run_set(const struct options *o, const matrix_set *set)
     size_t end;
 
     for (size_t at = 0; at < set->count && failed < MAX_FAILED; at = end) {
-        for (end = at; end < set->count && same_world(&set->at[at], &set->at[end]); end++)
+        for (end = at; end < set->count && same_world(&set->at[at], &set->at[end]);
+                end++)
             ;
         failed += run_world(o, &set->at[at], end - at);
     }
@@ -163,8 +164,9 @@ int main(int argc, char **argv)
     int failed;
 
     if (!parse(argc, argv, &o)) {
-        fprintf(stderr, "usage: matrix [--thin K] [--seed N] [--epoch N] [--only CASE] "
-                        "[--deadline S] [--list]\n");
+        fprintf(stderr,
+                "usage: matrix [--thin K] [--seed N] [--epoch N] [--only CASE] "
+                "[--deadline S] [--list]\n");
         return 64;
     }
     if (!(o.only < 0 ? matrix_choose(o.thin, &set)

@@ -12,9 +12,9 @@ const size_t matrix_counts[] = { 0, 1, 2, 3, 7, 15, 16, 17, 1023, 1024, 4314, 65
     1048577 };
 const int matrix_ranks[] = { 2, 3, 4, 5, 8 };
 
-/* One case in this many is sampled for each count. */
-static const unsigned sample_rate[] = { 10, 10, 10, 10, 10, 10, 10, 10, 12, 12, 60, 1200,
-    20000 };
+/* One case in this many is sampled for each count; three times as many of the kinds that
+ * only move data, which have no operators to multiply them. */
+static const unsigned sample_rate[] = { 4, 4, 4, 4, 4, 4, 4, 4, 6, 6, 16, 80, 2000 };
 
 const unsigned matrix_sizes[MATRIX_DIMS] = {
     [DIM_KIND] = MATRIX_KINDS,
@@ -32,9 +32,10 @@ const unsigned matrix_sizes[MATRIX_DIMS] = {
 const char *const matrix_dim_names[MATRIX_DIMS] = { "collective", "type", "op", "count",
     "ranks", "placement", "layout", "alignment", "stream", "group" };
 
-static const char *const kind_names[MATRIX_KINDS] = { "all_reduce", "all_reduce_with_bias",
-    "reduce", "reduce_scatter", "broadcast", "bcast", "all_gather", "all_to_all",
-    "all_to_all_v", "gather", "scatter", "send/recv ring", "send to self" };
+static const char *const kind_names[MATRIX_KINDS] = { "all_reduce",
+    "all_reduce_with_bias", "reduce", "reduce_scatter", "broadcast", "bcast",
+    "all_gather", "all_to_all", "all_to_all_v", "gather", "scatter", "send/recv ring",
+    "send to self" };
 
 bool matrix_reduces(unsigned kind)
 {
@@ -63,7 +64,8 @@ void matrix_name(const matrix_case *c, char *buf, size_t bytes)
             matrix_nranks(c), multi_layout_names[c->v[DIM_LAYOUT]],
             c->v[DIM_PLACE] ? "in place" : "out of place",
             c->v[DIM_SHIFT] ? ", misaligned" : "",
-            c->v[DIM_STREAM] ? ", on a stream" : "", c->v[DIM_GROUP] ? ", grouped" : "");
+            c->v[DIM_STREAM] ? ", on a stream" : "",
+            c->v[DIM_GROUP] ? ", grouped" : "");
 }
 
 /* ---- the full product, numbered ---- */
@@ -127,7 +129,8 @@ static unsigned cover(pair_table *t, const matrix_case *c)
 }
 
 /** Fill what @p fixed leaves open, each dimension with the value that covers most. */
-static matrix_case complete(pair_table *t, matrix_case c, const bool *fixed, uint64_t salt)
+static matrix_case complete(pair_table *t, matrix_case c, const bool *fixed,
+        uint64_t salt)
 {
     bool set[MATRIX_DIMS];
 
@@ -201,7 +204,8 @@ static void add_samples(matrix_set *set, unsigned thin)
 
         if (!matrix_reduces(c.v[DIM_KIND]) && c.v[DIM_OP] != 0)
             continue;
-        if (h % ((uint64_t)sample_rate[c.v[DIM_COUNT]] * varied * thin) == 0)
+        if (h % ((uint64_t)sample_rate[c.v[DIM_COUNT]] * varied * thin) <
+                (matrix_reduces(c.v[DIM_KIND]) ? 1u : 3u))
             add(set, &c);
     }
 }
@@ -254,7 +258,8 @@ bool matrix_choose(unsigned thin, matrix_set *out)
 {
     static pair_table table;
 
-    *out = (matrix_set){ .at = malloc(sizeof(matrix_case) * (product_size() / 8 + 4096)) };
+    *out = (matrix_set){ .at = malloc(
+                                 sizeof(matrix_case) * (product_size() / 8 + 4096)) };
     if (out->at == NULL)
         return false;
     memset(&table, 0, sizeof(table));

@@ -26,11 +26,11 @@
 #define SHOW(p, n) ((void)(p), (void)(n))
 #endif
 
-#define GUARD     64   /* bytes before and after each buffer */
-#define MAX_BATCH 4    /* cases of one group */
+#define GUARD             64 /* bytes before and after each buffer */
+#define MAX_BATCH         4  /* cases of one group */
 #define MAX_GROUPED_COUNT 4314
-#define POISON    0xa5
-#define CANARY    0xc3
+#define POISON            0xa5
+#define CANARY            0xc3
 
 /** A buffer with its guards, and a copy of all of it. */
 struct buffer {
@@ -129,8 +129,8 @@ static size_t pair_first(int from, int to)
 static void fill(const struct part *p, void *dst, size_t at, int rank, size_t first,
         size_t count)
 {
-    value_fill((unsigned char *)dst + at * p->esize, p->type, p->op, p->seed, rank, first,
-            count);
+    value_fill((unsigned char *)dst + at * p->esize, p->type, p->op, p->seed, rank,
+            first, count);
 }
 
 /** all_to_all_v: counts, and displacements with gaps. */
@@ -220,7 +220,8 @@ static void fill_input(const struct part *p, void *dst, size_t count)
     switch (p->c->v[DIM_KIND]) {
     case KIND_ALL_TO_ALL_V:
         for (int i = 0; i < p->nranks; i++)
-            fill(p, dst, p->sdispls[i], p->rank, pair_first(p->rank, i), p->sendcounts[i]);
+            fill(p, dst, p->sdispls[i], p->rank, pair_first(p->rank, i),
+                    p->sendcounts[i]);
         break;
     case KIND_BROADCAST:
     case KIND_BCAST:
@@ -301,8 +302,8 @@ static bool make_redop(multi_rank *rank, struct part *p, ncclComm_t comm)
     return true;
 }
 
-static bool prepare(multi_rank *rank, struct part *p, const matrix_case *c, uint64_t seed,
-        int r, ncclComm_t comm)
+static bool prepare(multi_rank *rank, struct part *p, const matrix_case *c,
+        uint64_t seed, int r, ncclComm_t comm)
 {
     *p = (struct part){ .c = c, .rank = r, .nranks = matrix_nranks(c) };
     p->type = c->v[DIM_TYPE];
@@ -332,7 +333,8 @@ static bool prepare(multi_rank *rank, struct part *p, const matrix_case *c, uint
 /* ---- the call ---- */
 
 /** Messages may name different types of equal bytes at the two ends. */
-static ncclResult_t issue_ring(const struct part *p, ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t issue_ring(const struct part *p, ncclComm_t comm,
+        cudaStream_t stream)
 {
     int next = (p->rank + 1) % p->nranks, prev = (p->rank + p->nranks - 1) % p->nranks;
     size_t sent = pair_count(p, p->rank, next), got = pair_count(p, prev, p->rank);
@@ -351,7 +353,8 @@ static ncclResult_t issue_ring(const struct part *p, ncclComm_t comm, cudaStream
     return ncclSuccess;
 }
 
-static ncclResult_t issue_self(const struct part *p, ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t issue_self(const struct part *p, ncclComm_t comm,
+        cudaStream_t stream)
 {
     ncclDataType_t type = (ncclDataType_t)p->type;
     ncclResult_t results[4];
@@ -378,7 +381,8 @@ static ncclResult_t issue(const struct part *p, ncclComm_t comm, cudaStream_t st
     case KIND_ALL_REDUCE_BIAS:
         return ncclAllReduceWithBias(s, r, n, t, p->redop, comm, stream, p->bias.data);
     case KIND_REDUCE: return ncclReduce(s, r, n, t, p->redop, p->root, comm, stream);
-    case KIND_REDUCE_SCATTER: return ncclReduceScatter(s, r, n, t, p->redop, comm, stream);
+    case KIND_REDUCE_SCATTER:
+        return ncclReduceScatter(s, r, n, t, p->redop, comm, stream);
     case KIND_BROADCAST: return ncclBroadcast(s, r, n, t, p->root, comm, stream);
     case KIND_BCAST: return ncclBcast(r, n, t, p->root, comm, stream);
     case KIND_ALL_GATHER: return ncclAllGather(s, r, n, t, comm, stream);
@@ -398,7 +402,8 @@ static ncclResult_t issue(const struct part *p, ncclComm_t comm, cudaStream_t st
 /* ---- what must have come out ---- */
 
 /** Expect, @p at elements into b, elements of @p rank's stream. */
-static void expect(const struct part *p, size_t at, int rank, size_t first, size_t count)
+static void expect(const struct part *p, size_t at, int rank, size_t first,
+        size_t count)
 {
     value_fill(copy_at(p, &p->b, at), p->type, p->op, p->seed, rank, first, count);
 }
@@ -441,8 +446,11 @@ static bool expect_reduced(multi_rank *rank, const struct part *p, const char *n
         bool look)
 {
     bool has = p->c->v[DIM_KIND] != KIND_REDUCE || p->rank == p->root;
-    value_reduction want = { .type = p->type, .op = p->op, .seed = p->seed,
-        .nranks = p->nranks, .count = p->count };
+    value_reduction want = { .type = p->type,
+        .op = p->op,
+        .seed = p->seed,
+        .nranks = p->nranks,
+        .count = p->count };
     char why[256];
 
     if (!has || p->count == 0)
@@ -466,7 +474,8 @@ static bool same(multi_rank *rank, const struct part *p, const struct buffer *b,
     for (size_t i = 0; i < b->block_bytes; i++)
         if (b->block[i] != b->copy[i])
             return multi_check(rank, false,
-                    "%s: rank %d: byte %td of the %s (%zu bytes) is 0x%02x, expected 0x%02x",
+                    "%s: rank %d: byte %td of the %s (%zu bytes) is 0x%02x, expected "
+                    "0x%02x",
                     name, p->rank, (ptrdiff_t)i - (b->data - b->block), what, b->bytes,
                     b->block[i], b->copy[i]);
     return true;
@@ -591,7 +600,8 @@ static bool run_batch(struct worker *w, size_t at, size_t batch)
         matrix_name(c + k, name, sizeof(name));
         for (int i = 0; i < w->ranks; i++)
             (void)check(w->rank, &w->part[k][i], name,
-                    &hashes[(at + k) * (size_t)w->rank->nranks + (size_t)(w->first + i)]);
+                    &hashes[(at + k) * (size_t)w->rank->nranks +
+                            (size_t)(w->first + i)]);
     }
     return true;
 }
@@ -599,7 +609,8 @@ static bool run_batch(struct worker *w, size_t at, size_t batch)
 static bool make_streams(struct worker *w)
 {
     for (int i = 0; i < w->ranks; i++)
-        if (!multi_ok(w->rank, motet_stream_create(&w->stream[i]), "motet_stream_create"))
+        if (!multi_ok(w->rank, motet_stream_create(&w->stream[i]),
+                    "motet_stream_create"))
             return false;
     return true;
 }
@@ -607,8 +618,8 @@ static bool make_streams(struct worker *w)
 void matrix_body(multi_rank *rank)
 {
     const matrix_world *world = rank->arg;
-    bool one_thread = world->count > 0 &&
-            world->cases[0].v[DIM_LAYOUT] == MULTI_ONE_THREAD;
+    bool one_thread =
+            world->count > 0 && world->cases[0].v[DIM_LAYOUT] == MULTI_ONE_THREAD;
     struct worker *w = calloc(1, sizeof(*w));
     size_t batch = 1;
 
@@ -626,6 +637,7 @@ void matrix_body(multi_rank *rank)
         }
     for (int i = 0; i < w->ranks; i++)
         if (w->stream[i] != NULL)
-            (void)multi_ok(rank, motet_stream_destroy(w->stream[i]), "motet_stream_destroy");
+            (void)multi_ok(rank, motet_stream_destroy(w->stream[i]),
+                    "motet_stream_destroy");
     free(w);
 }

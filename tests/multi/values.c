@@ -177,8 +177,8 @@ static uint64_t int_combine(const value_type *t, value_op op, uint64_t acc, uint
     }
 }
 
-static bool check_ints(const void *out, const value_reduction *w, size_t at, size_t count,
-        char *why, size_t bytes)
+static bool check_ints(const void *out, const value_reduction *w, size_t at,
+        size_t count, char *why, size_t bytes)
 {
     const value_type *t = &value_types[w->type];
     uint64_t mask = t->bytes == 8 ? ~0ull : (1ull << (t->bytes * 8)) - 1;
@@ -222,7 +222,8 @@ static bool check_ints(const void *out, const value_reduction *w, size_t at, siz
 
 static double half_ulp(const value_type *t, double x)
 {
-    int exponent, least = 2 - (1 << (t->exponent_bits - 1)); /* of the smallest normal */
+    int exponent,
+            least = 2 - (1 << (t->exponent_bits - 1)); /* of the smallest normal */
 
     (void)frexp(x, &exponent);
     exponent -= 1;
@@ -253,8 +254,8 @@ static void float_combine(struct reference *acc, value_op op, long double x)
 static double bound_of(const value_reduction *w, const struct reference *ref)
 {
     const value_type *t = &value_types[w->type];
-    int roundings = w->nranks - 1 + (w->op >= VALUE_PREMUL_HOST) + 2 * (w->op == VALUE_AVG) +
-            w->bias;
+    int roundings = w->nranks - 1 + (w->op >= VALUE_PREMUL_HOST) +
+            2 * (w->op == VALUE_AVG) + w->bias;
     double u = w->type == ncclFloat64 ? 0x1p-53 : 0x1p-24;
     bool exact = (w->op == VALUE_MAX || w->op == VALUE_MIN) && !w->bias;
     double running = roundings * u * (double)ref->magnitude * (1 + 16 * u);
@@ -303,8 +304,8 @@ static void float_reference(const value_reduction *w, size_t at, size_t count,
         float_combine(&acc[i], VALUE_SUM, read_float(w->type, x, i));
 }
 
-static bool check_floats(const void *out, const value_reduction *w, size_t at, size_t count,
-        char *why, size_t bytes)
+static bool check_floats(const void *out, const value_reduction *w, size_t at,
+        size_t count, char *why, size_t bytes)
 {
     struct reference ref[BLOCK];
 
@@ -317,8 +318,8 @@ static bool check_floats(const void *out, const value_reduction *w, size_t at, s
         if (fabs(error) <= bound)
             continue;
         (void)snprintf(why, bytes,
-                "element %zu is %.17g, expected %.17g with an error of at most %.3g", at + i,
-                got, (double)ref[i].value, bound);
+                "element %zu is %.17g, expected %.17g with an error of at most %.3g",
+                at + i, got, (double)ref[i].value, bound);
         return false;
     }
     return true;

@@ -15,11 +15,13 @@
 #include "base/clock.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,7 +51,22 @@ static const char *look_up(const char *name, void *arg)
     for (const char *const *pair = arg; *pair != NULL; pair += 2)
         if (strcmp(pair[0], name) == 0)
             return pair[1];
-    return NULL;
+    return strcmp(name, "XDG_RUNTIME_DIR") == 0 ? test_folder : NULL;
+}
+
+char test_folder[64];
+
+int test_folder_make(void **state)
+{
+    (void)state;
+    snprintf(test_folder, sizeof(test_folder), "/tmp/join-test-XXXXXX");
+    return mkdtemp(test_folder) != NULL ? 0 : -1;
+}
+
+int test_folder_remove(void **state)
+{
+    (void)state;
+    return rmdir(test_folder);
 }
 
 const motet_params *test_params(const char *const *pairs)
@@ -68,9 +85,10 @@ group *group_plan(int nranks)
     assert_non_null(g);
     assert_true(nranks <= GROUP_MAX);
     g->nranks = nranks;
-    g->outcome = mmap(NULL, GROUP_MAX * sizeof(*g->outcome), PROT_READ | PROT_WRITE,
+    g->shared = mmap(NULL, sizeof(*g->shared), PROT_READ | PROT_WRITE,
             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(g->outcome != MAP_FAILED);
+    assert_true(g->shared != MAP_FAILED);
+    g->outcome = g->shared->outcome;
     for (int i = 0; i < nranks; i++) {
         g->plan[i].rank = i;
         g->plan[i].nranks = nranks;
@@ -80,7 +98,8 @@ group *group_plan(int nranks)
 
 void group_free(group *g)
 {
-    munmap(g->outcome, GROUP_MAX * sizeof(*g->outcome));
+    motet_id_cancel(&g->id); /* one that waits for latecomers need not */
+    munmap(g->shared, sizeof(*g->shared));
     free(g);
 }
 
@@ -91,10 +110,15 @@ void group_make_id(group *g)
     assert_int_equal(motet_id_create(test_params(none), &g->id), MOTET_OK);
 }
 
-/* What rank r hands over: r % 4 descriptors, descriptor k holding "r.k". */
-static int make_fds(int rank, int fds[MOTET_JOIN_FDS])
+/* What rank r hands over: 3 descriptors, or r % 4; descriptor k holds "r.k". */
+static int brings(const group *g, int rank)
 {
-    int n = rank % (MOTET_JOIN_FDS + 1);
+    return g->three_fds ? MOTET_JOIN_FDS : rank % (MOTET_JOIN_FDS + 1);
+}
+
+static int make_fds(const group *g, int rank, int fds[MOTET_JOIN_FDS])
+{
+    int n = brings(g, rank);
 
     for (int k = 0; k < n; k++) {
         fds[k] = memfd_create("rank", MFD_CLOEXEC);
@@ -103,16 +127,16 @@ static int make_fds(int rank, int fds[MOTET_JOIN_FDS])
     return n;
 }
 
-static bool entry_right(const motet_roster *roster, int r, int self)
+static bool entry_right(const motet_roster *roster, const group *g, int r, int self)
 {
     const motet_roster_entry *entry = &roster->rank[r];
-    int brought = r % (MOTET_JOIN_FDS + 1);
+    int brought = brings(g, r);
     char want[32], got[32] = "";
 
     snprintf(want, sizeof(want), "blob of %d", r);
     if (entry->blob_bytes != strlen(want) ||
-            memcmp(entry->blob, want, entry->blob_bytes) != 0 || entry->pid <= 0 ||
-            entry->host[0] == '\0')
+            memcmp(entry->blob, want, entry->blob_bytes) != 0 ||
+            entry->pid != g->outcome[r].pid || entry->host[0] == '\0')
         return false;
     for (int k = 0; k < MOTET_JOIN_FDS; k++) {
         if (r == self || k >= brought) {
@@ -128,12 +152,13 @@ static bool entry_right(const motet_roster *roster, int r, int self)
     return true;
 }
 
-static bool roster_right(const motet_roster *roster, const rank_plan *plan)
+static bool roster_right(const motet_roster *roster, const group *g,
+        const rank_plan *plan)
 {
     if (roster->nranks != plan->nranks)
         return false;
     for (int r = 0; r < roster->nranks; r++)
-        if (!entry_right(roster, r, plan->rank))
+        if (!entry_right(roster, g, r, plan->rank))
             return false;
     return true;
 }
@@ -181,7 +206,7 @@ static void join_with(group *g, int i, const motet_join_args *args)
         outcome->result = motet_bootstrap_join(params, &id, args, &roster);
     outcome->took_ms = test_now_ms() - start_ms;
     if (outcome->result == MOTET_OK) {
-        outcome->values_right = roster_right(&roster, plan);
+        outcome->values_right = roster_right(&roster, g, plan);
         motet_roster_release(&roster);
     } else {
         snprintf(outcome->trail, sizeof(outcome->trail), "%s", motet_error_trail());
@@ -209,7 +234,7 @@ static void run_rank(group *g, int i)
     test_sleep_ms(plan->delay_ms);
     snprintf(blob, sizeof(blob), "blob of %d", plan->rank);
     args.blob_bytes = strlen(blob);
-    args.nfds = make_fds(plan->rank, args.fds);
+    args.nfds = make_fds(g, plan->rank, args.fds);
     args.deadline_ns = motet_now_ns() +
             (plan->deadline_ms != 0 ? plan->deadline_ms : 20000) * MOTET_NS_PER_MS;
     if (plan->cancel_ms != 0)
@@ -247,9 +272,35 @@ void group_run_threads(group *g)
         pthread_join(thread[i], NULL);
 }
 
+bool test_run_ip(const char *const args[])
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        execvp("ip", (char *const *)(uintptr_t)args);
+        _exit(127);
+    }
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+            WEXITSTATUS(status) == 0;
+}
+
+static bool enter_network(const rank_plan *plan)
+{
+    int fd = open(plan->net_path, O_RDONLY | O_CLOEXEC), rc;
+
+    if (fd < 0)
+        return false;
+    rc = setns(fd, CLONE_NEWNET);
+    close(fd);
+    return rc == 0;
+}
+
 /* In the child. False: not allowed here. */
 static bool leave_namespaces(const rank_plan *plan)
 {
+    if (plan->net_path != NULL && !enter_network(plan))
+        return false;
     if (plan->unshare_flags == 0)
         return true;
     if (unshare(plan->unshare_flags) != 0)
@@ -270,7 +321,9 @@ static pid_t spawn_rank(group *g, int i)
     pid = fork();
     if (pid != 0)
         return pid;
-    motet_bootstrap_after_fork();
+    while (atomic_load(&g->shared->ready) == 0)
+        test_sleep_ms(1);
+    g->id = g->shared->id;
     if (leave_namespaces(&g->plan[i]))
         run_rank(g, i);
     else
@@ -278,12 +331,35 @@ static pid_t spawn_rank(group *g, int i)
     _exit(0);
 }
 
+/* Let this process open @p more descriptors than it has now; the limit before. */
+static struct rlimit limit_fds(int more)
+{
+    struct rlimit before, tight;
+    int next = dup(STDERR_FILENO);
+
+    close(next);
+    getrlimit(RLIMIT_NOFILE, &before);
+    tight = before;
+    tight.rlim_cur = (rlim_t)(next + more);
+    setrlimit(RLIMIT_NOFILE, &tight);
+    return before;
+}
+
 void group_run_processes(group *g)
 {
     pid_t pid[GROUP_MAX];
+    struct rlimit before;
 
+    wait_for_one_thread();
     for (int i = 0; i < g->nranks; i++)
         pid[i] = spawn_rank(g, i);
+    if (g->plan[0].comm_id == NULL)
+        group_make_id(g);
+    getrlimit(RLIMIT_NOFILE, &before);
+    if (g->root_fds != 0)
+        before = limit_fds(g->root_fds);
+    g->shared->id = g->id;
+    atomic_store(&g->shared->ready, 1);
     for (int i = 0; i < g->nranks; i++) {
         if (!g->plan[i].dies)
             continue;
@@ -293,6 +369,22 @@ void group_run_processes(group *g)
     }
     for (int i = 0; i < g->nranks; i++)
         waitpid(pid[i], NULL, 0);
+    setrlimit(RLIMIT_NOFILE, &before);
+}
+
+void group_run(group *g)
+{
+    if (g->processes) {
+        group_run_processes(g);
+        return;
+    }
+    group_make_id(g);
+    group_run_threads(g);
+}
+
+void group_again(group *g)
+{
+    memset(g->shared, 0, sizeof(*g->shared));
 }
 
 void group_check_success(const group *g)
@@ -358,15 +450,60 @@ static int count_entries(const char *folder, const char *prefix)
     return n;
 }
 
+/* The main thread, and one that ThreadSanitizer runs for itself. */
+#if defined(__SANITIZE_THREAD__)
+#define THREADS_OF_NOBODY 2
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREADS_OF_NOBODY 2
+#endif
+#endif
+#ifndef THREADS_OF_NOBODY
+#define THREADS_OF_NOBODY 1
+#endif
+
+void wait_for_one_thread(void)
+{
+    uint64_t until_ms = test_now_ms() + 7000;
+
+    while (count_entries("/proc/self/task", "") > THREADS_OF_NOBODY) {
+        if (test_now_ms() > until_ms)
+            fail_msg("there are still threads after 7 s");
+        test_sleep_ms(1);
+    }
+}
+
 int count_fds(void)
 {
-    return count_entries("/proc/self/fd", "");
+    int n = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    return n;
 }
 
 int count_socket_files(void)
 {
-    char prefix[32];
+    return count_entries(test_folder, "motet-");
+}
 
-    snprintf(prefix, sizeof(prefix), "motet-%u-", (unsigned)geteuid());
-    return count_entries("/tmp", prefix);
+/* Nothing may be left after any test: descriptors, services, socket files. */
+int fds_before, files_before;
+
+int join_before_each(void **state)
+{
+    (void)state;
+    wait_for_one_thread(); /* some tests fork */
+    fds_before = count_fds();
+    files_before = count_socket_files();
+    return 0;
+}
+
+int join_after_each(void **state)
+{
+    (void)state;
+    check_no_service(1000);
+    assert_int_equal(count_fds(), fds_before);
+    assert_int_equal(count_socket_files(), files_before);
+    return 0;
 }

@@ -55,8 +55,9 @@ static void fill_nested(struct json *j)
 static void test_commas_and_levels_come_by_themselves(void **state)
 {
     (void)state;
-    expect(fill_nested, "{\n  \"a\": -1,\n  \"b\": [\n    18446744073709551615,\n"
-                        "    false\n  ],\n  \"empty\": {},\n  \"n\": null\n}\n");
+    expect(fill_nested,
+            "{\n  \"a\": -1,\n  \"b\": [\n    18446744073709551615,\n"
+            "    false\n  ],\n  \"empty\": {},\n  \"n\": null\n}\n");
 }
 
 static void fill_escapes(struct json *j)
@@ -64,7 +65,8 @@ static void fill_escapes(struct json *j)
     json_array(j, NULL);
     json_string(j, NULL, "quote \" backslash \\ tab \t newline \n bell \a");
     json_string(j, NULL, "µs → ok");
-    json_string(j, NULL, "bad \xff, cut \xe2\x82, overlong \xc0\xaf, half \xed\xa0\x80");
+    json_string(j, NULL,
+            "bad \xff, cut \xe2\x82, overlong \xc0\xaf, half \xed\xa0\x80");
     json_string(j, NULL, NULL);
 }
 
@@ -93,8 +95,9 @@ static void fill_numbers(struct json *j)
 static void test_numbers_are_short_and_exact_and_never_nan(void **state)
 {
     (void)state;
-    expect(fill_numbers, "[\n  0.1,\n  4.25,\n  0.33333333333333331,\n  1e+300,\n  null,\n"
-                         "  null\n]\n");
+    expect(fill_numbers,
+            "[\n  0.1,\n  4.25,\n  0.3333333333333333,\n  1e+300,\n  null,\n"
+            "  null\n]\n");
 }
 
 static void fill_too_deep(struct json *j)

@@ -77,27 +77,31 @@ static void test_nothing_and_one_rank_need_no_algorithm(void **state)
 static void test_sizes_choose_the_algorithm(void **state)
 {
     static const struct {
+        int nranks;
         motet_kind kind;
         size_t count;
         motet_algorithm algorithm;
     } rows[] = {
-        { MOTET_ALL_REDUCE, 2, MOTET_ALG_INLINE },
-        { MOTET_ALL_REDUCE, 24, MOTET_ALG_INLINE },
-        { MOTET_ALL_REDUCE, 25, MOTET_ALG_BOARD },
-        { MOTET_ALL_REDUCE, 1 << 20, MOTET_ALG_TWOSHOT },
-        { MOTET_BROADCAST, 1 << 20, MOTET_ALG_BOARD },
-        { MOTET_ALL_TO_ALL, 12, MOTET_ALG_INLINE },
-        { MOTET_ALL_TO_ALL, 13, MOTET_ALG_BOARD },
+        { 2, MOTET_ALL_REDUCE, 2, MOTET_ALG_INLINE },
+        { 2, MOTET_ALL_REDUCE, 24, MOTET_ALG_INLINE },
+        { 2, MOTET_ALL_REDUCE, 25, MOTET_ALG_BOARD },
+        { 2, MOTET_ALL_REDUCE, 1 << 20, MOTET_ALG_BOARD },
+        { 3, MOTET_ALL_REDUCE, 8191, MOTET_ALG_BOARD },
+        { 3, MOTET_ALL_REDUCE, 8192, MOTET_ALG_TWOSHOT },
+        { 4, MOTET_BROADCAST, 1 << 20, MOTET_ALG_BOARD },
+        { 2, MOTET_ALL_TO_ALL, 12, MOTET_ALG_INLINE },
+        { 2, MOTET_ALL_TO_ALL, 13, MOTET_ALG_BOARD },
     };
     motet_constants constants;
 
     (void)state;
-    motet_constants_default(2, &constants);
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         motet_op op = op_of(rows[i].kind, MOTET_FLOAT32, rows[i].count);
         motet_plan plan;
 
-        assert_int_equal(motet_plan_make(&op, 2, &constants, &plan), MOTET_OK);
+        motet_constants_default(rows[i].nranks, &constants);
+        assert_int_equal(motet_plan_make(&op, rows[i].nranks, &constants, &plan),
+                MOTET_OK);
         assert_int_equal(plan.algorithm, rows[i].algorithm);
     }
 }
@@ -110,8 +114,8 @@ static void test_a_bias_is_never_added_by_another_rank(void **state)
 
     (void)state;
     op.bias = &op;
-    motet_constants_default(2, &constants);
-    assert_int_equal(motet_plan_make(&op, 2, &constants, &plan), MOTET_OK);
+    motet_constants_default(4, &constants);
+    assert_int_equal(motet_plan_make(&op, 4, &constants, &plan), MOTET_OK);
     assert_int_equal(plan.algorithm, MOTET_ALG_BOARD);
 }
 

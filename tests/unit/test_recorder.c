@@ -1,28 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The flight recorder's writing side: where files go, what survives, what it costs. */
-#include "trace/recorder.h"
+#include "recorder_fixture.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -34,88 +20,6 @@
 #ifndef SANITIZED
 #define SANITIZED 0
 #endif
-
-#define COMM 0xfeedull
-
-static char folder[64];
-static motet_params params;
-static const motet_recorder_args args = { .rank = 1,
-    .nranks = 4,
-    .device = -1,
-    .comm = COMM,
-    .comm_name = "world" };
-
-static void set_text(motet_param_id id, const char *text)
-{
-    snprintf(params.value[id].text, sizeof(params.value[id].text), "%s", text);
-}
-
-static void remove_all(const char *dir)
-{
-    struct dirent *entry;
-    DIR *stream = opendir(dir);
-
-    if (stream == NULL)
-        return;
-    while ((entry = readdir(stream)) != NULL)
-        if (entry->d_name[0] != '.' && unlinkat(dirfd(stream), entry->d_name, 0) != 0)
-            (void)unlinkat(dirfd(stream), entry->d_name, AT_REMOVEDIR);
-    closedir(stream);
-    rmdir(dir);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof(folder), "%s", "/tmp/motet-recorder-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    memset(&params, 0, sizeof(params));
-    set_text(MOTET_P_TRACE_DIR, folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    remove_all(folder);
-    return 0;
-}
-
-static motet_recorder create(void)
-{
-    motet_recorder recorder;
-
-    assert_int_equal(motet_recorder_create(&params, &args, &recorder), MOTET_OK);
-    assert_non_null(recorder.file);
-    return recorder;
-}
-
-static motet_trace_snapshot *read_back(const char *path)
-{
-    static motet_trace_snapshot snapshot;
-
-    if (motet_trace_read(path, &snapshot) != MOTET_OK)
-        fail_msg("%s", motet_error_trail());
-    return &snapshot;
-}
-
-static motet_trace_call call_number(uint64_t n)
-{
-    return (motet_trace_call){ .count = 3 * n,
-        .fingerprint = (uint32_t)n,
-        .peer = -1,
-        .algorithm = (uint32_t)(n % 7),
-        .kind = MOTET_ALL_REDUCE,
-        .type = MOTET_FLOAT32,
-        .redop = MOTET_SUM };
-}
-
-static motet_trace_op *begin_number(motet_recorder *recorder, uint64_t n)
-{
-    motet_trace_call call = call_number(n);
-
-    return motet_recorder_begin(recorder, &call);
-}
 
 static void test_the_file_is_private_and_says_whose_it_is(void **state)
 {
@@ -350,21 +254,6 @@ static void test_without_a_usable_folder_it_lives_in_memory(void **state)
     check_memory_only(deep); /* the path would not fit */
 }
 
-/* Runs @p body in a child and returns its wait status. */
-static int in_child(void (*body)(void))
-{
-    pid_t pid = fork();
-    int status;
-
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        body();
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return status;
-}
-
 static void create_with_a_file_limit(void)
 {
     struct rlimit limit = { 4096, 4096 };
@@ -375,19 +264,6 @@ static void create_with_a_file_limit(void)
             motet_recorder_create(&params, &args, &recorder) != MOTET_OK)
         _exit(1);
     _exit(recorder.path[0] == '\0' && recorder.file != NULL ? 0 : 2);
-}
-
-static int count_files(void)
-{
-    struct dirent *entry;
-    DIR *stream = opendir(folder);
-    int n = 0;
-
-    assert_non_null(stream);
-    while ((entry = readdir(stream)) != NULL)
-        n += entry->d_name[0] != '.';
-    closedir(stream);
-    return n;
 }
 
 static void test_a_full_folder_leaves_no_half_file(void **state)
@@ -458,230 +334,6 @@ static void test_a_reader_does_not_follow_links_or_wait_for_a_fifo(void **state)
     assert_int_equal(motet_trace_read(fifo, &snapshot), MOTET_ERR_ARGUMENT);
     assert_int_equal(motet_trace_read(folder, &snapshot), MOTET_ERR_ARGUMENT);
     motet_recorder_destroy(&recorder, true);
-}
-
-/* ---- dead processes ---- */
-
-static pid_t dead_pid(void)
-{
-    pid_t pid = fork();
-
-    if (pid == 0)
-        _exit(0);
-    assert_true(pid > 0);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-    return pid;
-}
-
-/* A file of a process that is gone; @p age orders them. */
-static void plant_file(pid_t pid, unsigned n, uint64_t age_s, uint64_t heartbeat_ns)
-{
-    motet_trace_file file = { .magic = MOTET_TRACE_MAGIC,
-        .version = MOTET_TRACE_VERSION,
-        .nranks = 1,
-        .pid = pid,
-        .pid_start = 1,
-        .created_wall_ns = motet_wall_ns() - age_s * MOTET_NS_PER_S,
-        .created_ns = heartbeat_ns,
-        .heartbeat_ns = heartbeat_ns };
-    char path[128];
-    int fd;
-
-    motet_trace_boot_id(file.boot_id, sizeof(file.boot_id));
-    snprintf(path, sizeof(path), "%s/motet-%d-%016x-0.trace", folder, (int)pid, n);
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, &file, sizeof(file)), sizeof(file));
-    close(fd);
-}
-
-static bool have_file(pid_t pid, unsigned n)
-{
-    char path[128];
-
-    snprintf(path, sizeof(path), "%s/motet-%d-%016x-0.trace", folder, (int)pid, n);
-    return access(path, F_OK) == 0;
-}
-
-static void test_the_newest_sixteen_of_dead_processes_stay(void **state)
-{
-    pid_t pid = dead_pid();
-    motet_recorder recorder;
-
-    (void)state;
-    for (unsigned n = 0; n < 40; n++)
-        plant_file(pid, n, 1000 + (n * 7) % 40, 1); /* ages 1000 … 1039 s, shuffled */
-    recorder = create();
-    assert_int_equal(count_files(), MOTET_TRACE_KEEP + 1);
-    for (unsigned n = 0; n < 40; n++)
-        assert_int_equal(have_file(pid, n), (n * 7) % 40 < MOTET_TRACE_KEEP);
-    motet_recorder_destroy(&recorder, true);
-}
-
-static void test_pruning_spares_what_is_not_surely_ours_and_dead(void **state)
-{
-    static const char *const foreign[] = { "motet-1-2-3.trace", "motet-x", "other",
-        "motet-99-000000000000feed-0.trace.bak", "motet-+9-000000000000feed-0.trace" };
-    pid_t dead = dead_pid();
-    char path[160];
-
-    (void)state;
-    for (unsigned n = 0; n < MOTET_TRACE_KEEP; n++)
-        plant_file(dead, n, 10, 1);
-    /* Older than all of them, and yet to be kept: */
-    plant_file(dead, 100, 99999, motet_now_coarse_ns()); /* beats: another namespace */
-    for (size_t i = 0; i < sizeof(foreign) / sizeof(*foreign); i++) {
-        snprintf(path, sizeof(path), "%s/%s", folder, foreign[i]);
-        close(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    }
-    snprintf(path, sizeof(path), "%s/motet-%d-00000000000000aa-0.trace", folder,
-            (int)dead);
-    assert_int_equal(symlink("/etc/passwd", path), 0);
-    motet_trace_prune(folder);
-    assert_int_equal(count_files(),
-            MOTET_TRACE_KEEP + 2 + (int)(sizeof(foreign) / sizeof(*foreign)));
-    plant_file(dead, 101, 99999, 1); /* the same, silent: goes */
-    motet_trace_prune(folder);
-    assert_false(have_file(dead, 101));
-    assert_true(have_file(dead, 100));
-    motet_trace_prune("/nowhere/at/all");
-}
-
-static void test_a_reused_pid_counts_as_dead(void **state)
-{
-    motet_trace_file file = { .pid = getpid() };
-    motet_trace_process self;
-
-    (void)state;
-    assert_true(motet_trace_process_read(getpid(), &self));
-    assert_false(motet_trace_process_read(0, &self));
-    assert_false(motet_trace_process_read(-5, &self));
-    motet_trace_boot_id(file.boot_id, sizeof(file.boot_id));
-    file.pid_start = self.start;
-    assert_true(motet_trace_alive(&file));
-    file.pid_start = self.start - 1;
-    assert_false(motet_trace_alive(&file));
-    file.pid_start = self.start;
-    file.boot_id[0] ^= 1;
-    assert_false(motet_trace_alive(&file));
-}
-
-/* Starts a child that waits in its fifth operation; returns when it does. */
-static pid_t start_victim(char *path, size_t bytes)
-{
-    int pipe_fds[2];
-    ssize_t n;
-    pid_t pid;
-
-    assert_int_equal(pipe(pipe_fds), 0);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        motet_recorder recorder;
-        motet_trace_op *op = NULL;
-
-        if (motet_recorder_create(&params, &args, &recorder) != MOTET_OK)
-            _exit(1);
-        for (uint64_t i = 1; i <= 5; i++) {
-            if (op != NULL)
-                motet_recorder_end(op, MOTET_OK);
-            op = begin_number(&recorder, i);
-        }
-        motet_recorder_waits(op, 3, motet_now_ns());
-        if (write(pipe_fds[1], recorder.path, sizeof(recorder.path)) < 0)
-            _exit(1);
-        for (;;)
-            pause();
-    }
-    close(pipe_fds[1]);
-    n = read(pipe_fds[0], path, bytes);
-    assert_int_equal(n, bytes);
-    close(pipe_fds[0]);
-    return pid;
-}
-
-static void copy_file(const char *from, const char *to)
-{
-    static char buf[MOTET_TRACE_OPS * 256];
-    int in = open(from, O_RDONLY | O_CLOEXEC);
-    int out = open(to, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    ssize_t n = read(in, buf, sizeof(buf));
-
-    assert_true(n > 0);
-    assert_int_equal(write(out, buf, (size_t)n), n);
-    close(in);
-    close(out);
-}
-
-static void test_the_record_outlives_kill_and_can_be_copied(void **state)
-{
-    char path[256], copy[128];
-    pid_t pid = start_victim(path, sizeof(path));
-    motet_trace_snapshot *seen = read_back(path);
-
-    (void)state;
-    assert_true(motet_trace_alive(&seen->file));
-    kill(pid, SIGKILL);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-    seen = read_back(path);
-    assert_false(motet_trace_alive(&seen->file));
-    assert_int_equal(seen->file.begun, 5);
-    assert_int_equal(seen->file.op[4].state, MOTET_TRACE_WAITING);
-    assert_int_equal(seen->file.op[4].waits_for, 3);
-    assert_true(motet_trace_last_sign_ns(seen) >= seen->file.op[4].start_ns);
-    snprintf(copy, sizeof(copy), "%s/copy", folder);
-    copy_file(path, copy);
-    unlink(path);
-    seen = read_back(copy);
-    assert_int_equal(seen->file.pid, pid);
-    assert_int_equal(seen->ops, 5);
-    assert_int_equal(seen->file.op[4].waits_for, 3);
-}
-
-static void test_a_zombie_is_dead(void **state)
-{
-    char path[256];
-    pid_t pid = start_victim(path, sizeof(path));
-    siginfo_t info;
-
-    (void)state;
-    kill(pid, SIGKILL);
-    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
-    assert_false(motet_trace_alive(&read_back(path)->file));
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-}
-
-static motet_recorder forked;
-
-static void child_writes_after_fork(void)
-{
-    motet_trace_op *op = &forked.file->op[0];
-
-    motet_recorder_after_fork(&forked);
-    if (forked.file == NULL || forked.path[0] != '\0' || forked.file->rank != 1)
-        _exit(1);
-    motet_recorder_end(op, MOTET_OK); /* a pointer from before the fork */
-    for (uint64_t n = 2; n < 10; n++)
-        begin_number(&forked, n);
-    motet_recorder_fail(&forked, MOTET_ERR_REMOTE, "the child's");
-    motet_recorder_destroy(&forked, true);
-}
-
-static void test_a_forked_child_writes_and_removes_nothing(void **state)
-{
-    motet_trace_snapshot *seen;
-
-    (void)state;
-    forked = create();
-    begin_number(&forked, 1);
-    assert_int_equal(in_child(child_writes_after_fork), 0);
-    seen = read_back(forked.path);
-    assert_int_equal(seen->file.begun, 1);
-    assert_int_equal(seen->file.failed, 0);
-    assert_int_equal(seen->file.op[0].state, MOTET_TRACE_RUNNING);
-    motet_recorder_destroy(&forked, true);
-    motet_recorder_after_fork(&forked);
-    assert_null(forked.file);
 }
 
 /* ---- cost ---- */
@@ -796,8 +448,6 @@ static void test_no_torn_record_is_ever_seen(void **state)
     motet_recorder_destroy(&recorder, true);
 }
 
-#define ROW(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -815,12 +465,6 @@ int main(void)
         ROW(test_no_memory_is_a_system_error_and_leaves_no_file),
         ROW(test_a_planted_link_is_replaced_not_followed),
         ROW(test_a_reader_does_not_follow_links_or_wait_for_a_fifo),
-        ROW(test_the_newest_sixteen_of_dead_processes_stay),
-        ROW(test_pruning_spares_what_is_not_surely_ours_and_dead),
-        ROW(test_a_reused_pid_counts_as_dead),
-        ROW(test_the_record_outlives_kill_and_can_be_copied),
-        ROW(test_a_zombie_is_dead),
-        ROW(test_a_forked_child_writes_and_removes_nothing),
         ROW(test_the_hot_path_allocates_nothing),
         ROW(test_the_hot_path_makes_no_system_call),
         ROW(test_no_torn_record_is_ever_seen),

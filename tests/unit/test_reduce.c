@@ -468,31 +468,69 @@ static void test_the_most_sources_are_all_added_in_order(void **state)
 
 typedef struct fp_setting {
     const char *name;
-    unsigned mxcsr; /* bits to set on x86 */
-    int rounding;   /* fesetround elsewhere and there */
+    bool flush; /* denormal results to zero, and denormal operands taken as zero */
+    int rounding;
 } fp_setting;
 
 static const fp_setting fp_settings[] = {
-    { "flush to zero, denormals are zero", 0x8040, FE_TONEAREST },
-    { "round up", 0, FE_UPWARD },
-    { "round toward zero, both flushes", 0x8040, FE_TOWARDZERO },
+    { "flush to zero, denormals are zero", true, FE_TONEAREST },
+    { "round up", false, FE_UPWARD },
+    { "round toward zero, both flushes", true, FE_TOWARDZERO },
 };
+
+#if defined(__x86_64__)
+
+static void set_flush(void)
+{
+    _mm_setcsr(_mm_getcsr() | 0x8040);
+}
+
+static bool flushes(void)
+{
+    return (_mm_getcsr() & 0x8040) == 0x8040;
+}
+
+#elif defined(__aarch64__)
+
+enum { FPCR_FZ = 1 << 24 };
+
+static bool flushes(void)
+{
+    uint64_t fpcr;
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(fpcr));
+    return (fpcr & FPCR_FZ) != 0;
+}
+
+static void set_flush(void)
+{
+    uint64_t fpcr;
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(fpcr));
+    __asm__ __volatile__("msr fpcr, %0" : : "r"(fpcr | FPCR_FZ) : "memory");
+}
+
+#else
+
+static void set_flush(void)
+{
+}
+
+static bool flushes(void)
+{
+    return true;
+}
+
+#endif
 
 static void enter_setting(const fp_setting *f)
 {
     fesetround(f->rounding);
-#if defined(__x86_64__)
-    _mm_setcsr(_mm_getcsr() | f->mxcsr);
-#endif
+    if (f->flush)
+        set_flush();
 }
 
 static bool setting_lives(const fp_setting *f)
 {
-#if defined(__x86_64__)
-    if ((_mm_getcsr() & f->mxcsr) != f->mxcsr)
-        return false;
-#endif
-    return fegetround() == f->rounding;
+    return fegetround() == f->rounding && (!f->flush || flushes());
 }
 
 static void check_fp_setting(const fp_setting *f, int type, int redop)
@@ -541,6 +579,46 @@ static void test_the_callers_floating_point_controls_change_no_bit_and_return(
 
 /* ---- Choosing a set ------------------------------------------------------------------ */
 
+static bool cpuinfo_has(const char *flag)
+{
+    char *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    assert_non_null(f);
+    while (!found && getline(&line, &room, f) > 0) {
+        if (strncmp(line, "flags", 5) != 0)
+            continue;
+        char *rest = NULL;
+        for (char *word = strtok_r(line, " \t\n", &rest); word && !found;
+                word = strtok_r(NULL, " \t\n", &rest))
+            found = strcmp(word, flag) == 0;
+        break;
+    }
+    free(line);
+    fclose(f);
+    return found;
+}
+
+static bool cpuinfo_has_all(const char *const *flags)
+{
+    while (*flags && cpuinfo_has(*flags))
+        flags++;
+    return *flags == NULL;
+}
+
+static void test_the_set_is_the_widest_that_the_kernel_reports(void **state)
+{
+    (void)state;
+    static const char *const avx2[] = { "avx2", "f16c", "fma", NULL };
+    static const char *const avx512[] = { "avx512f", "avx512bw", "avx512vl", "avx512dq",
+        NULL };
+    const char *want = "baseline";
+    if (cpuinfo_has_all(avx2))
+        want = cpuinfo_has_all(avx512) ? "avx512" : "avx2";
+    assert_string_equal(motet_cpu_kernels_best()->name, want);
+}
+
 static void *ask_best(void *out)
 {
     *(const motet_cpu_kernels **)out = motet_cpu_kernels_best();
@@ -574,6 +652,7 @@ int main(void)
         /* first, so that the choice itself is made by racing threads */
         cmocka_unit_test(
                 test_all_threads_get_the_first_of_the_list_which_ends_with_baseline),
+        cmocka_unit_test(test_the_set_is_the_widest_that_the_kernel_reports),
         cmocka_unit_test(test_named_cases),
         cmocka_unit_test(test_every_narrow_float_widens_and_narrows_to_itself),
         cmocka_unit_test(test_every_pair_of_fp8_combines_with_one_rounding),

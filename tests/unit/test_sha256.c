@@ -60,7 +60,8 @@ static void test_cutting_the_input_changes_nothing(void **state)
         sha256_add(&a, data, bytes);
         sha256_end(&a, whole);
         sha256_start(&b);
-        for (size_t done = 0, step = 1; done < bytes; done += step, step = step * 2 + 1) {
+        for (size_t done = 0, step = 1; done < bytes;
+                done += step, step = step * 2 + 1) {
             if (step > bytes - done)
                 step = bytes - done;
             sha256_add(&b, data + done, step);

@@ -22,8 +22,14 @@ static void test_percentiles_interpolate_between_neighbours(void **state)
     static const struct {
         double percent, wanted;
     } cases[] = {
-        { 0, 10 }, { 10, 14 }, { 25, 20 }, { 50, 30 }, { 90, 46 }, { 100, 50 },
-        { -5, 10 }, { 250, 50 },
+        { 0, 10 },
+        { 10, 14 },
+        { 25, 20 },
+        { 50, 30 },
+        { 90, 46 },
+        { 100, 50 },
+        { -5, 10 },
+        { 250, 50 },
     };
     const double sorted[] = { 10, 20, 30, 40, 50 };
 

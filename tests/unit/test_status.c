@@ -1,171 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdict of motet status on made-up recorders, and how it is printed. */
-#include "../../tools/motet/cmd.h"
-#include "../../tools/motet/status.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define RANKS_MAX 8
-#define BOOT      "11111111-2222-3333-4444-555555555555"
-
-/* Now is 1000 s after boot; 2026-01-02 03:04:05 UTC was 900 s after boot. */
-#define NOW_NS       (1000 * MOTET_NS_PER_S)
-#define MADE_NS      (900 * MOTET_NS_PER_S)
-#define MADE_WALL_NS (1767323045ull * MOTET_NS_PER_S)
-
-/* Seconds ago, as a moment. */
-#define AGO(seconds) (NOW_NS - (uint64_t)((seconds) * 1e9))
-
-static motet_trace_snapshot snapshots[RANKS_MAX];
-static motet_trace_process processes[RANKS_MAX];
-static bool exists[RANKS_MAX];
-static status_rank ranks[RANKS_MAX];
-static size_t count;
-static status_group *groups;
-static status_report report;
-static char text[65536];
-
-/* A living rank of communicator 0xc0ffee that has done nothing yet. */
-static motet_trace_snapshot *add_rank(int rank, int nranks)
-{
-    motet_trace_snapshot *s = &snapshots[count];
-
-    memset(s, 0, sizeof(*s));
-    s->file.rank = rank;
-    s->file.nranks = nranks;
-    s->file.device = -1;
-    s->file.pid = 4000 + rank;
-    s->file.pid_start = 77;
-    s->file.comm = 0xc0ffee;
-    s->file.created_ns = MADE_NS;
-    s->file.created_wall_ns = MADE_WALL_NS;
-    s->file.heartbeat_ns = AGO(0.1);
-    snprintf(s->file.boot_id, sizeof(s->file.boot_id), BOOT);
-    snprintf(s->file.host, sizeof(s->file.host), "node1");
-    snprintf(s->file.command, sizeof(s->file.command), "python3");
-    snprintf(s->path, sizeof(s->path), "/dev/shm/r%d.trace", rank);
-    exists[count] = true;
-    processes[count] = (motet_trace_process){ .start = 77, .state = 'S' };
-    count++;
-    return s;
-}
-
-/* Appends an all_reduce that ended @p ended_s ago. */
-static motet_trace_op *add_op(motet_trace_snapshot *s, uint64_t elements,
-        double ended_s)
-{
-    uint32_t collective = s->ops == 0 ? 0 : s->file.op[s->ops - 1].collective;
-    motet_trace_op *op = &s->file.op[s->ops++];
-
-    s->file.begun++;
-    op->seq = s->file.begun;
-    op->collective = collective + 1;
-    op->count = elements;
-    op->kind = MOTET_ALL_REDUCE;
-    op->type = MOTET_FLOAT32;
-    op->redop = MOTET_SUM;
-    op->fingerprint = (uint32_t)elements;
-    op->peer = op->waits_for = -1;
-    op->start_ns = AGO(ended_s) - 1000000;
-    op->end_ns = AGO(ended_s);
-    op->state = MOTET_TRACE_DONE;
-    return op;
-}
-
-/* Appends an all_reduce that has waited for @p waits_for since @p since_s ago. */
-static motet_trace_op *add_wait(motet_trace_snapshot *s, int waits_for, double since_s)
-{
-    motet_trace_op *op = add_op(s, 1024, 0);
-
-    op->start_ns = AGO(since_s) - 1000;
-    op->wait_ns = AGO(since_s);
-    op->end_ns = 0;
-    op->state = MOTET_TRACE_WAITING;
-    op->waits_for = waits_for;
-    return op;
-}
-
-/* Makes @p op a send or receive. */
-static void make_pairwise(motet_trace_op *op, motet_kind kind, int peer)
-{
-    op->kind = (uint8_t)kind;
-    op->type = MOTET_INT8;
-    op->peer = peer;
-    op->collective--;
-}
-
-static int judge(void)
-{
-    for (size_t i = 0; i < count; i++) {
-        ranks[i].snapshot = &snapshots[i];
-        status_classify(&ranks[i], NOW_NS, BOOT, exists[i] ? &processes[i] : NULL);
-    }
-    free(groups);
-    memset(&report, 0, sizeof(report));
-    groups = status_judge(ranks, count, &report.group_count);
-    report.groups = groups;
-    report.places = "'/dev/shm'";
-    report.now_ns = NOW_NS;
-    return status_exit(&report);
-}
-
-static const char *print(bool json, bool all)
-{
-    FILE *out = fmemopen(text, sizeof(text), "w");
-
-    assert_non_null(out);
-    if (json)
-        assert_true(status_print_json(out, &report, all));
-    else
-        status_print(out, &report, all);
-    assert_int_equal(fclose(out), 0);
-    return text;
-}
-
-static const status_finding *find(const char *code)
-{
-    for (size_t g = 0; g < report.group_count; g++)
-        for (size_t i = 0; i < report.groups[g].finding_count; i++)
-            if (strcmp(report.groups[g].findings[i].code, code) == 0)
-                return &report.groups[g].findings[i];
-    return NULL;
-}
-
-static const status_finding *need(const char *code)
-{
-    const status_finding *finding = find(code);
-
-    if (finding == NULL)
-        fail_msg("no %s in:\n%s", code, print(false, false));
-    return finding;
-}
-
-static void expect(const char *printed, const char *piece)
-{
-    if (strstr(printed, piece) == NULL)
-        fail_msg("'%s' is not in:\n%s", piece, printed);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    count = 0;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    free(groups);
-    groups = NULL;
-    return 0;
-}
+/* The verdict of motet status on made-up recorders. */
+#include "status_fixture.h"
 
 /* ---- a healthy job ---- */
 
@@ -427,6 +262,29 @@ static void test_a_dead_rank_is_named_with_its_process(void **state)
     expect(text, "had waited for rank 2 for 0.3 s\n");
 }
 
+static void test_survivors_that_ended_later_are_not_the_cause(void **state)
+{
+    (void)state;
+    for (int r = 0; r < 3; r++) {
+        add_op(add_rank(r, 3), 1024, 60);
+        exists[r] = false;
+        if (r == 1)
+            continue;
+        add_op(&snapshots[r], 1024, 59)->state = MOTET_TRACE_FAILED;
+        snapshots[r].file.failed = MOTET_ERR_REMOTE;
+        snprintf(snapshots[r].file.failure, MOTET_TRACE_TEXT, "rank 1 has died");
+    }
+    assert_int_equal(judge(), EXIT_PROBLEM);
+    assert_string_equal(need("RANK_DEAD")->ranks, "1");
+    assert_null(strstr(need("RANK_DEAD")->text, "without destroying"));
+    assert_string_equal(need("RANK_ENDED")->text,
+            "ranks 0, 2 have ended after that failure");
+    assert_false(need("RANK_ENDED")->problem);
+    expect(need("RANK_BEHIND")->text,
+            "rank 1 is behind, with 1 collective begun: the "
+            "others have begun number 2 (all_reduce");
+}
+
 static void test_what_became_of_a_process(void **state)
 {
     static const struct {
@@ -579,183 +437,6 @@ static void test_a_cause_stands_before_its_consequences(void **state)
         assert_string_equal(report.groups[0].findings[i].code, order[i]);
 }
 
-/* ---- groups and printing ---- */
-
-static void test_communicators_are_kept_apart_live_ones_first(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 6; i++) {
-        motet_trace_snapshot *s = add_rank(i / 3, 2);
-
-        s->file.comm = (uint64_t)(i % 3) + 1;
-        s->file.created_wall_ns += (unsigned)(i % 3) * MOTET_NS_PER_S;
-        exists[i] = i % 3 == 1;
-    }
-    judge();
-    assert_int_equal(report.group_count, 3);
-    assert_int_equal(report.groups[0].comm, 2); /* runs */
-    assert_int_equal(report.groups[1].comm, 3); /* newest of the dead */
-    assert_int_equal(report.groups[2].comm, 1);
-    for (int g = 0; g < 3; g++)
-        assert_int_equal(report.groups[g].count, 2);
-}
-
-static void test_of_two_files_of_one_rank_the_living_one_counts(void **state)
-{
-    (void)state;
-    add_rank(0, 2)->file.created_wall_ns += MOTET_NS_PER_S;
-    add_rank(1, 2)->file.pid = 9;
-    add_rank(1, 2)->file.created_wall_ns += MOTET_NS_PER_S;
-    add_rank(0, 2)->file.pid = 8;
-    exists[0] = exists[2] = false; /* newer, but dead */
-    assert_int_equal(judge(), EXIT_FINE);
-    assert_int_equal(report.groups[0].count, 2);
-    assert_int_equal(report.groups[0].ranks[0].snapshot->file.pid, 8);
-    assert_int_equal(report.groups[0].ranks[1].snapshot->file.pid, 9);
-}
-
-static void test_hosts_that_differ_are_shown_for_each_rank(void **state)
-{
-    (void)state;
-    add_rank(0, 2);
-    snprintf(add_rank(1, 2)->file.host, MOTET_TRACE_NAME, "node2");
-    judge();
-    expect(print(false, false), "  node1: no operation yet\n");
-    expect(text, "  node2: no operation yet\n");
-}
-
-static void test_all_shows_the_last_sixteen_operations(void **state)
-{
-    motet_trace_snapshot *s = add_rank(0, 1);
-
-    (void)state;
-    for (int i = 0; i < 40; i++)
-        add_op(s, 100 + (uint64_t)i, 50 - i);
-    assert_int_equal(judge(), EXIT_FINE);
-    print(false, true);
-    expect(text, "all_reduce 124 x float");
-    assert_null(strstr(text, "all_reduce 123 x float"));
-    print(true, true);
-    expect(text, "\"count\": 124");
-    assert_null(strstr(text, "\"count\": 123"));
-    expect(print(true, false), "\"count\": 139");
-    assert_null(strstr(text, "\"count\": 138"));
-}
-
-static void test_calls_are_written_as_people_say_them(void **state)
-{
-    static const struct {
-        motet_kind kind;
-        int32_t peer;
-        const char *expected;
-    } cases[] = {
-        { MOTET_ALL_REDUCE, -1, "all_reduce 5 x half, avg" },
-        { MOTET_REDUCE, 2, "reduce 5 x half, avg to rank 2" },
-        { MOTET_BROADCAST, 0, "broadcast 5 x half from rank 0" },
-        { MOTET_ALL_GATHER, -1, "all_gather 5 x half" },
-        { MOTET_SCATTER, 1, "scatter 5 x half from rank 1" },
-        { MOTET_GATHER, 1, "gather 5 x half to rank 1" },
-        { MOTET_SEND, 3, "send 5 bytes to rank 3" },
-        { MOTET_RECV, 3, "recv 5 bytes from rank 3" },
-        { MOTET_ALL_TO_ALL_V, -1, "all_to_allv 5 bytes" },
-    };
-    char buf[128];
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        motet_trace_op op = { .count = 5,
-            .kind = (uint8_t)cases[i].kind,
-            .type = MOTET_FLOAT16,
-            .redop = MOTET_AVG,
-            .peer = cases[i].peer };
-
-        assert_string_equal(status_call(&op, buf, sizeof(buf)), cases[i].expected);
-    }
-}
-
-static void test_durations_are_written_in_fitting_units(void **state)
-{
-    static const struct {
-        uint64_t ms;
-        const char *expected;
-    } cases[] = { { 0, "0.0 s" }, { 12345, "12.3 s" }, { 119999, "119.9 s" },
-        { 250000, "4 min 10 s" }, { 10920000, "3 h 2 min" }, { 183600000, "2 d 3 h" } };
-    char buf[32];
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-        assert_string_equal(status_duration(cases[i].ms * MOTET_NS_PER_MS, buf,
-                                    sizeof(buf)),
-                cases[i].expected);
-}
-
-static void test_long_lists_of_ranks_are_cut_whole_and_counted(void **state)
-{
-    bool chosen[RANKS_MAX];
-    char buf[9];
-
-    (void)state;
-    for (int r = 0; r < RANKS_MAX; r++) {
-        add_rank(r * 10, 100);
-        chosen[r] = true;
-    }
-    judge();
-    assert_int_equal(status_list_ranks(ranks, chosen, count, buf, sizeof(buf)),
-            RANKS_MAX);
-    assert_string_equal(buf, "0, 10");
-}
-
-static void test_files_that_could_not_be_read_are_told(void **state)
-{
-    static const status_unread unread = { "/dev/shm/x.trace",
-        "it belongs to user 1000: Permission denied" };
-
-    (void)state;
-    memset(&report, 0, sizeof(report));
-    report.unread = &unread;
-    report.unread_count = 1;
-    report.places = "'/dev/shm'";
-    assert_int_equal(status_exit(&report), EXIT_UNDECIDED);
-    expect(print(false, false), "not read: /dev/shm/x.trace: it belongs to user 1000");
-    assert_null(strstr(text, "no communicator"));
-    add_rank(0, 1);
-    judge();
-    report.unread = &unread;
-    report.unread_count = 1;
-    assert_int_equal(status_exit(&report), EXIT_FINE); /* the others' business */
-    report.named = true;
-    assert_int_equal(status_exit(&report), EXIT_UNDECIDED);
-    expect(print(true, false), "\"reason\": \"it belongs to user 1000");
-    expect(text, "\"exit_status\": 2");
-}
-
-static void test_too_many_findings_are_counted(void **state)
-{
-    enum { RANKS = STATUS_FINDINGS_MAX + 5 };
-    static motet_trace_snapshot many[RANKS];
-    static status_rank files[RANKS];
-
-    (void)state;
-    add_rank(0, RANKS);
-    for (int r = 0; r < RANKS; r++) {
-        many[r] = snapshots[0];
-        many[r].file.rank = r;
-        many[r].file.failed = MOTET_ERR_SYSTEM;
-        snprintf(many[r].file.failure, sizeof(many[r].file.failure), "sentence %d", r);
-        files[r].snapshot = &many[r];
-        status_classify(&files[r], NOW_NS, BOOT, &processes[0]);
-    }
-    memset(&report, 0, sizeof(report));
-    free(groups);
-    report.groups = groups = status_judge(files, RANKS, &report.group_count);
-    report.places = "";
-    assert_int_equal(report.groups[0].findings_dropped, 5);
-    expect(print(false, false), "and 5 more findings\n");
-    assert_int_equal(status_exit(&report), EXIT_PROBLEM);
-}
-
-#define ROW(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -776,6 +457,7 @@ int main(void)
         ROW(test_missing_ranks_alone_are_a_note),
         ROW(test_a_claim_of_two_billion_ranks_is_survived),
         ROW(test_a_dead_rank_is_named_with_its_process),
+        ROW(test_survivors_that_ended_later_are_not_the_cause),
         ROW(test_what_became_of_a_process),
         ROW(test_a_stopped_rank_comes_with_the_remedy),
         ROW(test_all_dead_without_operation_is_told_apart_from_a_crash),
@@ -784,15 +466,6 @@ int main(void)
         ROW(test_equal_sentences_are_said_once),
         ROW(test_different_calls_stand_side_by_side),
         ROW(test_a_cause_stands_before_its_consequences),
-        ROW(test_communicators_are_kept_apart_live_ones_first),
-        ROW(test_of_two_files_of_one_rank_the_living_one_counts),
-        ROW(test_hosts_that_differ_are_shown_for_each_rank),
-        ROW(test_all_shows_the_last_sixteen_operations),
-        ROW(test_calls_are_written_as_people_say_them),
-        ROW(test_durations_are_written_in_fitting_units),
-        ROW(test_long_lists_of_ranks_are_cut_whole_and_counted),
-        ROW(test_files_that_could_not_be_read_are_told),
-        ROW(test_too_many_findings_are_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,9 +17,17 @@ static void test_numbers_are_whole_and_in_range_or_refused(void **state)
         bool good;
         int64_t value;
     } cases[] = {
-        { "7", true, 7 }, { "-3", true, -3 }, { "0x10", true, 16 }, { "100", true, 100 },
-        { "101", false, 0 }, { "-11", false, 0 }, { "", false, 0 }, { "7x", false, 0 },
-        { " 7", false, 0 }, { "x", false, 0 }, { "99999999999999999999", false, 0 },
+        { "7", true, 7 },
+        { "-3", true, -3 },
+        { "0x10", true, 16 },
+        { "100", true, 100 },
+        { "101", false, 0 },
+        { "-11", false, 0 },
+        { "", false, 0 },
+        { "7x", false, 0 },
+        { " 7", false, 0 },
+        { "x", false, 0 },
+        { "99999999999999999999", false, 0 },
         { NULL, false, 0 },
     };
 
@@ -39,10 +47,19 @@ static void test_sizes_have_units_by_1024(void **state)
         bool good;
         uint64_t value;
     } cases[] = {
-        { "8", true, 8 }, { "4K", true, 4096 }, { "1m", true, 1 << 20 },
-        { "1.5G", true, 3ull << 29 }, { "2MiB", true, 2 << 20 }, { "64kb", true, 65536 },
-        { "4294967296", true, 1ull << 32 }, { "", false, 0 }, { "K", false, 0 },
-        { "-1", false, 0 }, { "4X", false, 0 }, { "4KK", false, 0 }, { "1e40", false, 0 },
+        { "8", true, 8 },
+        { "4K", true, 4096 },
+        { "1m", true, 1 << 20 },
+        { "1.5G", true, 3ull << 29 },
+        { "2MiB", true, 2 << 20 },
+        { "64kb", true, 65536 },
+        { "4294967296", true, 1ull << 32 },
+        { "", false, 0 },
+        { "K", false, 0 },
+        { "-1", false, 0 },
+        { "4X", false, 0 },
+        { "4KK", false, 0 },
+        { "1e40", false, 0 },
     };
 
     (void)state;
@@ -80,8 +97,13 @@ static void test_the_nearest_name_is_offered_and_a_far_one_is_not(void **state)
     static const struct {
         const char *typed, *wanted;
     } cases[] = {
-        { "smok", "smoke" }, { "stauts", "status" }, { "param", "params" },
-        { "bnech", "bench" }, { "rn", "run" }, { "zzzzzz", NULL }, { "probe", NULL },
+        { "smok", "smoke" },
+        { "stauts", "status" },
+        { "param", "params" },
+        { "bnech", "bench" },
+        { "rn", "run" },
+        { "zzzzzz", NULL },
+        { "probe", NULL },
     };
     char endless[200];
 

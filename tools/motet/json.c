@@ -146,9 +146,11 @@ void json_double(struct json *j, const char *key, double value)
         fputs("null", j->out);
         return;
     }
-    snprintf(text, sizeof(text), "%.6g", value);
-    if (strtod(text, NULL) != value)
-        snprintf(text, sizeof(text), "%.17g", value);
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
     fputs(text, j->out);
 }
 

@@ -201,12 +201,13 @@ struct watch {
     struct ranks_shared *shared;
     pid_t *pid; /* 0 once it has ended */
     int processes, alive, worst;
-    uint64_t kill_ns; /* when the rest is killed; 0 = no reason yet */
-    bool stalled;
+    uint64_t kill_ns;     /* when the rest is killed; 0 = no reason yet */
+    bool stalled, killed; /* by us */
 };
 
 static void kill_all(struct watch *w)
 {
+    w->killed = true;
     for (int i = 0; i < w->processes; i++)
         if (w->pid[i] > 0)
             kill(w->pid[i], SIGKILL);
@@ -238,7 +239,8 @@ static void note_end(struct watch *w, int process, int status)
     char who[48];
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_PROBLEM;
 
-    if (WIFSIGNALED(status) && w->kill_ns == 0)
+    /* whoever reads our output may leave, as `head` does: that needs no words */
+    if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE && !w->killed)
         cmd_error(plan->command, code, "%s (pid %d) was killed by signal %d (%s)",
                 ranks_text(plan, process, who, sizeof(who)), (int)w->pid[process],
                 WTERMSIG(status), strsignal(WTERMSIG(status)));

@@ -40,6 +40,27 @@ static bool own_folder(char buf[PATH_MAX])
     return slash != NULL;
 }
 
+/* The absolute path of a file, by the name that it was given: a link's own name says more
+ * than its target's. False, with errno, if there is no such file. */
+static bool absolute(const char *given, char path[PATH_MAX])
+{
+    char folder[2 * PATH_MAX], real[PATH_MAX];
+    const char *slash = strrchr(given, '/');
+    const char *name = slash != NULL ? slash + 1 : given;
+
+    snprintf(folder, sizeof(folder), "%.*s", slash != NULL ? (int)(slash - given) : 1,
+            slash != NULL ? given : ".");
+    if (access(given, F_OK) != 0 || realpath(*folder != 0 ? folder : "/", real) == NULL)
+        return false;
+    if (strlen(real) + strlen(name) + 2 > PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    memcpy(path, real, strlen(real));
+    snprintf(path + strlen(real), PATH_MAX - strlen(real), "/%s", name);
+    return true;
+}
+
 /* Installed: as far from the command as it was configured, or in the usual places of a
  * tree that was moved. In the build tree: where the build puts libraries. */
 static bool find_beside(const char *name, char path[PATH_MAX], char *why, size_t bytes)
@@ -54,7 +75,7 @@ static bool find_beside(const char *name, char path[PATH_MAX], char *why, size_t
     }
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
         snprintf(candidate, sizeof(candidate), "%s/%s/%s", folder, places[i], name);
-        if (realpath(candidate, path) != NULL)
+        if (absolute(candidate, path))
             return true;
     }
     snprintf(why, bytes, "no %s in %.200s/%s, ../lib, ../lib64; say where with --lib",
@@ -68,7 +89,7 @@ bool run_preload_find(const struct run_options *o, char path[PATH_MAX], char *wh
     if (o->lib == NULL) {
         if (!find_beside(file_name(o->as), path, why, why_bytes))
             return false;
-    } else if (realpath(o->lib, path) == NULL) {
+    } else if (!absolute(o->lib, path)) {
         snprintf(why, why_bytes, "--lib '%s': %s", o->lib, strerror(errno));
         return false;
     }

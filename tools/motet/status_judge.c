@@ -267,17 +267,19 @@ static const char *last_sign(const judge *j, const bool *chosen, char *buf,
     return status_moment(file_of(j, latest), j->ranks[latest].now_ns, buf, bytes);
 }
 
+/* Those that died of themselves. Whoever has recorded a failure has survived the cause,
+ * and is gone for another reason: see find_ended(). */
 static void find_dead(judge *j)
 {
     char who[WHO_BYTES], when[TIME_BYTES];
+    const motet_trace_file *file;
     status_finding *finding;
-    bool in_op = false;
+    bool idle = !j->upset;
     size_t n;
 
     for (size_t i = 0; i < j->count; i++) {
-        j->chosen[i] = j->ranks[i].process == STATUS_DEAD;
-        in_op = in_op ||
-                (j->chosen[i] && status_in_op(status_current_op(&j->ranks[i])));
+        j->chosen[i] = j->ranks[i].process == STATUS_DEAD && file_of(j, i)->failed == 0;
+        idle = idle && !status_in_op(status_current_op(&j->ranks[i]));
     }
     n = count_chosen(j->chosen, j->count);
     if (n == 0)
@@ -285,20 +287,33 @@ static void find_dead(judge *j)
     j->upset = true;
     finding = add_finding(j, "RANK_DEAD", j->chosen);
     finding->problem = true;
+    file = file_of(j, first_chosen(j->chosen, j->count));
     say(finding, "%s dead: ", name_ranks(j, j->chosen, " is", " are", who));
-    if (n == 1) {
-        const motet_trace_file *file = file_of(j, first_chosen(j->chosen, j->count));
-
+    if (n == 1)
         say(finding, "process %d (%s) is gone", file->pid, file->command);
-    } else {
+    else
         say(finding, "their processes are gone");
-    }
     say(finding, ", last sign of life %s", last_sign(j, j->chosen, when, sizeof(when)));
-    if (!in_op)
+    if (idle)
         say(finding,
                 "; %s in no operation and may have ended without destroying the "
                 "communicator",
                 n == 1 ? "it was" : "they were");
+}
+
+/* Those that failed, because of others or of themselves, and have ended since. */
+static void find_ended(judge *j)
+{
+    char who[WHO_BYTES];
+    status_finding *finding;
+
+    for (size_t i = 0; i < j->count; i++)
+        j->chosen[i] = j->ranks[i].process == STATUS_DEAD && file_of(j, i)->failed != 0;
+    if (count_chosen(j->chosen, j->count) == 0)
+        return;
+    finding = add_finding(j, "RANK_ENDED", j->chosen);
+    say(finding, "%s ended after that failure",
+            name_ranks(j, j->chosen, " has", " have", who));
 }
 
 static void find_stopped(judge *j)
@@ -664,6 +679,7 @@ void status_judge_group(status_group *group, bool *scratch)
     if (!find_awaited(&j) && count_chosen(j.behind, j.count) == 0)
         find_circle(&j);
     find_failed(&j);
+    find_ended(&j);
     find_missing(&j);
     find_unknown(&j);
 }

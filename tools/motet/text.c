@@ -89,7 +89,7 @@ static size_t distance(const char *a, const char *b)
     size_t la = strlen(a), lb = strlen(b);
 
     if (la > NAME_MAX_COMPARED || lb > NAME_MAX_COMPARED)
-        return NAME_MAX_COMPARED;
+        return SIZE_MAX;
     for (size_t j = 0; j <= lb; j++)
         row[j] = j;
     for (size_t i = 1; i <= la; i++) {
