@@ -31,7 +31,10 @@ stage_fuzz() {
     run_tests build/fuzz -L fuzz -LE long
 }
 
-# The unit tests on the other architecture, under an emulator.
+# The unit tests on the other architecture, under an emulator. Left out are those that
+# need what qemu's user mode does not imitate: threads after a fork, limits on memory and
+# descriptors, the number of threads.
+readonly not_emulated='^unit\.(recorder|recorder_dead|stream|watch)$'
 stage_aarch64() {
     local reason=
 
@@ -43,7 +46,7 @@ stage_aarch64() {
         return
     }
     build_preset aarch64
-    run_tests build/aarch64 -L unit
+    run_tests build/aarch64 -L unit -E "$not_emulated"
 }
 
 stage_asan() {

@@ -25,6 +25,7 @@ trap 'rm -rf "$staging"' EXIT
 
 cmake --install "$build" --prefix "$staging/$name" >/dev/null
 find "$staging/$name" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec strip --strip-unneeded {} +
+find "$staging/$name" -type f -name '*.a' -exec strip --strip-debug {} +
 if grep -rlI "$staging" "$staging/$name"; then
     die "the files above know the folder that they were installed into"
 fi

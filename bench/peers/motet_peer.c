@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sweep of peer.h on motet, through nccl.h; started by `motet run -n N`. */
+/* The sweep of peer.h on motet, through nccl.h; started by `motet run -n N`. Where the last
+ * argument ends in "windows", the buffers are ncclMemAlloc()'s and registered as windows,
+ * so that ranks read them in place; otherwise they are ordinary memory. */
 #define _GNU_SOURCE
 #include "peer.h"
 
@@ -7,6 +9,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static ncclComm_t comm;
 static int nranks;
@@ -38,6 +41,24 @@ static void run(enum peer_op op, const void *send, void *recv, size_t bytes, int
     default:
         require(ncclAlltoAll(send, recv, part, ncclInt8, comm, NULL), "all_to_all");
     }
+}
+
+static void *allocate_window(size_t bytes)
+{
+    ncclWindow_t window;
+    void *memory;
+
+    require(ncclMemAlloc(&memory, bytes), "memory");
+    require(ncclCommWindowRegister(comm, memory, bytes, &window,
+                    NCCL_WIN_COLL_SYMMETRIC),
+            "window");
+    return memory;
+}
+
+/* The window goes with its communicator, which still has it when the memory goes. */
+static void release_window(void *memory)
+{
+    require(ncclMemFree(memory), "free");
 }
 
 static const char *variable(const char *name)
@@ -83,6 +104,10 @@ int main(int argc, char **argv)
     (void)setenv("NCCL_COMM_ID", address, 1);
     require(ncclGetUniqueId(&id), "unique id");
     require(ncclCommInitRank(&comm, nranks, id, peer.rank), "init");
+    if (argc > 1 && strstr(argv[argc - 1], "windows") != NULL) {
+        peer.allocate = allocate_window;
+        peer.release = release_window;
+    }
     status = peer_main(&peer, argc, argv);
     require(ncclCommDestroy(comm), "destroy");
     return status;

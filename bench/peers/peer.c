@@ -168,11 +168,19 @@ static void measure(const struct sweep *s, enum peer_op op, size_t bytes)
     (void)fflush(stdout);
 }
 
+static void *from_the_c_library(size_t bytes)
+{
+    return aligned_alloc(4096, bytes);
+}
+
 int peer_main(const struct peer *peer, int argc, char **argv)
 {
     static const struct option options[] = { { "cap", required_argument, NULL, 'c' },
         { "max", required_argument, NULL, 'm' }, { NULL, 0, NULL, 0 } };
     struct sweep s = { .peer = peer, .cap_us = 200e3, .max_bytes = SIZE_MAX };
+    void *(*allocate)(size_t) =
+            peer->allocate != NULL ? peer->allocate : from_the_c_library;
+    void (*release)(void *) = peer->release != NULL ? peer->release : free;
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -184,8 +192,8 @@ int peer_main(const struct peer *peer, int argc, char **argv)
             return 64;
     }
     s.name = optind < argc ? argv[optind] : "peer";
-    send_pool = aligned_alloc(4096, POOL_BYTES);
-    recv_pool = aligned_alloc(4096, POOL_BYTES);
+    send_pool = allocate(POOL_BYTES);
+    recv_pool = allocate(POOL_BYTES);
     if (send_pool == NULL || recv_pool == NULL) {
         fprintf(stderr, "%s: no memory for %zu bytes of buffers\n", s.name,
                 2 * POOL_BYTES);
@@ -197,7 +205,7 @@ int peer_main(const struct peer *peer, int argc, char **argv)
         for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
             if (sizes[i] <= s.max_bytes)
                 measure(&s, (enum peer_op)op, sizes[i]);
-    free(send_pool);
-    free(recv_pool);
+    release(send_pool);
+    release(recv_pool);
     return 0;
 }

@@ -33,6 +33,9 @@ struct peer {
      * Ends the program on failure.
      */
     void (*run)(enum peer_op op, const void *send, void *recv, size_t bytes, int root);
+    /** Memory for the buffers, and the end of it; NULL takes the C library's. */
+    void *(*allocate)(size_t bytes);
+    void (*release)(void *memory);
 };
 
 /** Options: [--cap MS] [--max BYTES] NAME, where NAME goes into the first column. */

@@ -82,9 +82,10 @@ oversubscribed() {
     [ "$1" -gt "$(nproc)" ]
 }
 
+# With ordinary buffers, and with buffers that are registered as windows.
 run_motet() {
     timeout "$limit" "$build/tools/motet/motet" run -n "$1" --no-prefix -- \
-        "$bin/motet_peer" --cap "$cap" --max "$max" motet,default
+        "$bin/motet_peer" --cap "$cap" --max "$max" "motet,$2"
 }
 
 openmpi_settings=(default vader vader_copy sm)
@@ -156,6 +157,7 @@ for ((round = 1; round <= rounds; round++)); do
             case $who in
             openmpi) settings=("${openmpi_settings[@]}") ;;
             gloo) settings=(ring bcube) ;;
+            motet) settings=(ordinary windows) ;;
             *) settings=(default) ;;
             esac
             for setting in "${settings[@]}"; do

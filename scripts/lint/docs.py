@@ -3,7 +3,7 @@
 """What users meet is written down, and what is written down exists.
 
 - Every row of src/base/param.def stands in docs/params.md, which is made from it
-  (`scripts/lint/docs.py --write`), and in man/motet-params.7.
+  (`scripts/lint/docs.py --write`).
 - Every subcommand has man/motet-NAME.1, and man/motet.1 names it.
 - Every export of src/exports/*.list is declared in a public header below a comment,
   or named in docs/api.md.
@@ -116,12 +116,6 @@ def check_params():
             1,
         )
         lint.report(PARAM_PAGE, line, "table", "differs from param.def; run scripts/lint/docs.py --write")
-    if exists("man/motet-params.7"):
-        manual = read("man/motet-params.7").replace("\\-", "-").replace("\\_", "_")
-        for row in rows:
-            for name in filter(None, (row["name"], row["alias"])):
-                if not re.search(rf"\b{name}\b", manual):
-                    lint.report(PARAM_TABLE, row["line"], name, f"{name} is not in man/motet-params.7")
     for path in files(".md"):
         known = {row["name"] for row in rows}
         for number, text in enumerate(read(path).splitlines(), 1):

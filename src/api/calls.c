@@ -154,17 +154,22 @@ static ncclResult_t issue(call *c)
             : motet_api_report_comm(c->comm, result);
 }
 
+/* A call that cannot be made, also not at the end of the open group. */
+static ncclResult_t refuse(ncclComm_t comm, motet_result result)
+{
+    if (motet_group_open())
+        motet_group_note(result);
+    return motet_api_report_comm(comm, result);
+}
+
 /* The same with the options of one call. */
 static ncclResult_t issue_configured(call *c, const ncclCollConfig_t *config)
 {
     motet_call_config options;
     motet_result result = motet_call_config_parse(config, &options);
 
-    if (result != MOTET_OK) {
-        if (motet_group_open())
-            motet_group_note(result);
-        return motet_api_report_comm(c->comm, result);
-    }
+    if (result != MOTET_OK)
+        return refuse(c->comm, result);
     if (options.has_timeout)
         c->op.timeout_ms = options.timeout_ms == 0 ? UINT32_MAX : options.timeout_ms;
     return issue(c);
@@ -229,11 +234,13 @@ MOTET_API ncclResult_t pncclAllReduceWithBias(const void *sendbuff, void *recvbu
         cudaStream_t stream, const void *acc)
 {
     call c = all_reduce(sendbuff, recvbuff, count, datatype, op, comm, stream);
+    motet_result result = motet_api_comm_ready("AllReduceWithBias", comm);
 
-    if (acc == NULL)
-        return motet_api_report_comm(comm,
-                motet_fail(MOTET_ERR_ARGUMENT,
-                        "AllReduceWithBias : acc argument is NULL"));
+    if (result == MOTET_OK && acc == NULL)
+        result = motet_fail(MOTET_ERR_ARGUMENT,
+                "AllReduceWithBias : acc argument is NULL");
+    if (result != MOTET_OK)
+        return refuse(comm, result);
     c.op.bias = acc;
     return issue(&c);
 }
@@ -461,9 +468,10 @@ MOTET_API ncclResult_t pncclAlltoAllv(const void *sendbuff, const size_t sendcou
         const size_t rdispls[], ncclDataType_t datatype, ncclComm_t comm,
         cudaStream_t stream)
 {
-    return motet_api_report_comm(comm,
-            all_to_all_v(sendbuff, sendcounts, sdispls, recvbuff, recvcounts, rdispls,
-                    datatype, comm, stream));
+    motet_result result = all_to_all_v(sendbuff, sendcounts, sdispls, recvbuff,
+            recvcounts, rdispls, datatype, comm, stream);
+
+    return result == MOTET_OK ? ncclSuccess : refuse(comm, result);
 }
 MOTET_ALIAS(ncclAlltoAllv, pncclAlltoAllv);
 
@@ -473,8 +481,9 @@ MOTET_API ncclResult_t pncclAllToAllv(const void *sendbuff, const size_t sendcou
         const size_t rdispls[], ncclDataType_t datatype, ncclComm_t comm,
         cudaStream_t stream)
 {
-    return motet_api_report_comm(comm,
-            all_to_all_v(sendbuff, sendcounts, sdispls, recvbuff, recvcounts, rdispls,
-                    datatype, comm, stream));
+    motet_result result = all_to_all_v(sendbuff, sendcounts, sdispls, recvbuff,
+            recvcounts, rdispls, datatype, comm, stream);
+
+    return result == MOTET_OK ? ncclSuccess : refuse(comm, result);
 }
 MOTET_ALIAS(ncclAllToAllv, pncclAllToAllv);

@@ -89,10 +89,59 @@ motet_result motet_job_new(motet_job_kind kind, motet_job **out)
     return MOTET_OK;
 }
 
+/* Jobs that make a communicator set its state, and give it up if they fail. */
+static bool makes(const motet_job *job)
+{
+    return (job->kind == MOTET_JOB_INIT || job->kind == MOTET_JOB_DERIVE) &&
+            job->comm != NULL;
+}
+
 static void job_free(motet_job *job)
 {
+    if (job->derive.parent != NULL) { /* it did not run */
+        motet_exchange_begin(job->derive.parent, job->derive.exchange);
+        motet_exchange_end(job->derive.parent, job->derive.exchange);
+    }
+    if (job->has_exchange) { /* as above */
+        motet_exchange_begin(job->comm, job->exchange);
+        motet_exchange_end(job->comm, job->exchange);
+    }
+    while (job->windows != NULL) {
+        motet_window_wish *next = job->windows->next;
+
+        free(job->windows);
+        job->windows = next;
+    }
     free(job->derive.excluded);
     free(job);
+}
+
+void motet_job_drop(motet_job *job)
+{
+    job_free(job);
+}
+
+/* All windows of one communicator, in order, up to the first that fails. */
+static motet_result register_windows(motet_job *job)
+{
+    motet_result result = MOTET_OK;
+
+    motet_exchange_begin(job->comm, job->exchange);
+    while (job->windows != NULL) {
+        motet_window_wish *wish = job->windows;
+        motet_registration *made = NULL;
+
+        if (result == MOTET_OK) {
+            result = motet_register(job->comm, wish->base, wish->bytes, true, &made);
+            if (result == MOTET_OK)
+                *wish->handle = (ncclWindow_t)(void *)made;
+        }
+        job->windows = wish->next;
+        free(wish);
+    }
+    motet_exchange_end(job->comm, job->exchange);
+    job->has_exchange = false;
+    return result;
 }
 
 /* The work itself. The communicator's state is set at the end: somebody may poll it. */
@@ -104,10 +153,11 @@ static void job_run(motet_job *job)
         job->result = motet_comm_derive(job->comm, &job->derive);
         break;
     case MOTET_JOB_FINALIZE: job->result = motet_comm_finalize(job->comm); break;
+    case MOTET_JOB_WINDOWS: job->result = register_windows(job); break;
     }
     if (job->result != MOTET_OK)
         snprintf(job->text, sizeof(job->text), "%s", motet_error_trail());
-    if (job->kind != MOTET_JOB_FINALIZE && job->comm != NULL)
+    if (makes(job))
         motet_comm_started(job->comm, job->result);
 }
 
@@ -132,7 +182,7 @@ static motet_result job_settle(motet_job *job)
 
     if (result != MOTET_OK) {
         motet_error_adopt(result, job->text);
-        if (job->kind != MOTET_JOB_FINALIZE && job->comm != NULL) {
+        if (makes(job)) {
             if (job->handle != NULL)
                 *job->handle = NULL;
             motet_comm_discard(job->comm);
@@ -164,7 +214,7 @@ static motet_result job_in_background(motet_job *job)
     motet_comm *comm = job->comm;
     int error;
 
-    if (comm == NULL || job->kind == MOTET_JOB_FINALIZE) {
+    if (!makes(job)) {
         job_run(job);
         return job_settle(job);
     }
@@ -196,6 +246,75 @@ motet_result motet_group_job(motet_job *job, bool blocking)
         return job_in_background(job);
     job_run(job);
     return job_settle(job);
+}
+
+/* The open group's job that registers windows of @p comm; a new one if there is none. */
+static motet_result window_job(motet_comm *comm, motet_job **out)
+{
+    motet_job *job = current.jobs;
+    motet_result result;
+
+    while (job != NULL && (job->kind != MOTET_JOB_WINDOWS || job->comm != comm))
+        job = job->next;
+    if (job == NULL) {
+        MOTET_TRY(motet_job_new(MOTET_JOB_WINDOWS, &job), "group");
+        job->comm = comm;
+        job->windows_tail = &job->windows;
+        result = motet_exchange_draw(comm, &job->exchange);
+        if (result != MOTET_OK) {
+            free(job);
+            return result;
+        }
+        job->has_exchange = true;
+        result = motet_group_job(job, comm->config.blocking != 0);
+        if (result != MOTET_OK)
+            return result;
+    }
+    *out = job;
+    return MOTET_OK;
+}
+
+static motet_result register_now(motet_comm *comm, const motet_window_wish *wish)
+{
+    motet_registration *made;
+    uint64_t exchange;
+    motet_result result = motet_exchange_draw(comm, &exchange);
+
+    if (result != MOTET_OK)
+        return result;
+    motet_exchange_begin(comm, exchange);
+    result = motet_register(comm, wish->base, wish->bytes, true, &made);
+    motet_exchange_end(comm, exchange);
+    if (result == MOTET_OK)
+        *wish->handle = (ncclWindow_t)(void *)made;
+    return result;
+}
+
+motet_result motet_group_window(motet_comm *comm, const motet_window_wish *wish)
+{
+    motet_window_wish *copy;
+    motet_job *job = NULL;
+
+    if (!motet_group_open())
+        return register_now(comm, wish);
+    MOTET_TRY(window_job(comm, &job), "register a window");
+    copy = malloc(sizeof(*copy));
+    if (copy == NULL)
+        return motet_fail_errno(MOTET_ERR_SYSTEM, "register a window");
+    *copy = *wish;
+    copy->next = NULL;
+    *job->windows_tail = copy;
+    job->windows_tail = &copy->next;
+    return MOTET_OK;
+}
+
+bool motet_group_holds(const motet_comm *comm)
+{
+    for (const motet_job *job = current.jobs; job != NULL; job = job->next)
+        if (job->derive.parent == comm ||
+                (job->comm == comm && job->kind != MOTET_JOB_FINALIZE))
+            return true;
+    return false;
 }
 
 static motet_job *take_jobs(void)
@@ -239,20 +358,28 @@ static motet_result run_jobs(motet_job *jobs)
     return first == MOTET_OK ? MOTET_OK : motet_error_adopt(first, text);
 }
 
+/* Those that can be polled run in the background, the others to their end. */
 static motet_result start_jobs(motet_job *jobs)
 {
-    motet_result first = MOTET_OK;
-    motet_job *next;
+    motet_job *next, *here = NULL, **here_tail = &here;
+    motet_result first = MOTET_OK, result;
 
     for (motet_job *job = jobs; job != NULL; job = next) {
-        motet_result result;
-
         next = job->next;
+        job->next = NULL;
+        if (!makes(job)) {
+            *here_tail = job;
+            here_tail = &job->next;
+            continue;
+        }
         result = job_in_background(job);
         if (first == MOTET_OK || first == MOTET_IN_PROGRESS)
             first = result == MOTET_OK ? first : result;
     }
-    return first;
+    result = run_jobs(here);
+    return first != MOTET_OK && (first != MOTET_IN_PROGRESS || result == MOTET_OK)
+            ? first
+            : result;
 }
 
 /* Give up what the group has gathered, because a call in it failed. */
@@ -272,7 +399,7 @@ static void abandon(motet_result result)
             motet_id_cancel(&job->spec.id);
         job->result = result;
         snprintf(job->text, sizeof(job->text), "%s", current_text);
-        if (job->kind != MOTET_JOB_FINALIZE && job->comm != NULL)
+        if (makes(job))
             motet_comm_started(job->comm, result);
         if (job_settle(job) != MOTET_OK)
             motet_error_clear();

@@ -25,6 +25,12 @@ motet_result motet_api_comm(const char *call, ncclComm_t comm)
                 "only "
                 "the parent can use it, make one after the fork",
                 call);
+    if (atomic_load_explicit(&c->state, memory_order_relaxed) == MOTET_COMM_STARTING &&
+            motet_group_holds(c))
+        return motet_fail(MOTET_ERR_ARGUMENT,
+                "%s : the communicator is made at the end of the group, which has not "
+                "come yet",
+                call);
     return MOTET_OK;
 }
 
@@ -88,9 +94,12 @@ MOTET_API const char *pncclGetLastError(ncclComm_t comm)
     pthread_mutex_lock(&c->lock);
     memcpy(text, c->last_error, sizeof(text));
     pthread_mutex_unlock(&c->lock);
-    if (text[0] == '\0' && atomic_load(&c->state) == MOTET_COMM_READY &&
-            motet_engine_failure(&c->engine) != MOTET_OK)
-        motet_api_format_error(motet_engine_failure(&c->engine), text, sizeof(text));
+    if (text[0] == '\0') {
+        motet_result result = motet_comm_async(c);
+
+        if (result != MOTET_OK && result != MOTET_IN_PROGRESS)
+            motet_api_format_error(result, text, sizeof(text));
+    }
     return text;
 }
 MOTET_ALIAS(ncclGetLastError, pncclGetLastError);

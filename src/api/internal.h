@@ -29,17 +29,29 @@ ncclResult_t motet_api_report_comm(ncclComm_t comm, motet_result result);
 typedef enum motet_job_kind {
     MOTET_JOB_INIT,
     MOTET_JOB_DERIVE,
-    MOTET_JOB_FINALIZE
+    MOTET_JOB_FINALIZE,
+    MOTET_JOB_WINDOWS
 } motet_job_kind;
+
+/** A window that is to be registered. */
+typedef struct motet_window_wish {
+    struct motet_window_wish *next;
+    void *base;
+    size_t bytes;
+    ncclWindow_t *handle; /* where the caller sees it */
+} motet_window_wish;
 
 /** A call that may have to run at the same time as others of its group. */
 typedef struct motet_job {
     struct motet_job *next;
     motet_job_kind kind;
-    motet_comm *comm;     /* made, or finalized; NULL for DERIVE without a child */
+    motet_comm *comm;     /* made or used; NULL for DERIVE without a child       */
     ncclComm_t *handle;   /* where the caller sees it, or NULL                   */
     motet_comm_spec spec; /* INIT   */
     motet_derive derive;  /* DERIVE */
+    bool has_exchange;    /* WINDOWS, all of one communicator: it is to be passed */
+    uint64_t exchange;    /* its number                                          */
+    motet_window_wish *windows, **windows_tail;
     pthread_t thread;
     bool has_thread;
     motet_result result;
@@ -68,7 +80,23 @@ MOTET_MUST_USE motet_result motet_group_add(motet_comm *comm, const motet_op *op
  */
 MOTET_MUST_USE motet_result motet_group_job(motet_job *job, bool blocking);
 
+/**
+ * Register a window: at the end of the open group, else now. One thread may register for
+ * several ranks in a group, and each of them waits for the others.
+ */
+MOTET_MUST_USE motet_result motet_group_window(motet_comm *comm,
+        const motet_window_wish *wish);
+
+/**
+ * True if the thread's open group holds a job that makes or uses @p comm: waiting for it
+ * here would be waiting for oneself.
+ */
+bool motet_group_holds(const motet_comm *comm);
+
 /** A job for a new communicator, or for an old one. */
 MOTET_MUST_USE motet_result motet_job_new(motet_job_kind kind, motet_job **out);
+
+/** Give up a job that was not handed to motet_group_job(). */
+void motet_job_drop(motet_job *job);
 
 #endif

@@ -82,8 +82,7 @@ static motet_result launch_new(motet_job *job, ncclComm_t *handle)
     motet_result result = motet_comm_new(&job->comm);
 
     if (result != MOTET_OK) {
-        free(job->derive.excluded);
-        free(job);
+        motet_job_drop(job);
         return result;
     }
     job->comm->config.blocking = blocking;
@@ -289,9 +288,15 @@ static motet_result derive(const motet_derive *what, const ncclConfig_t *config,
     motet_job *job;
     motet_result result;
 
-    MOTET_TRY(motet_job_new(MOTET_JOB_DERIVE, &job), "derive a communicator");
+    result = motet_job_new(MOTET_JOB_DERIVE, &job);
+    if (result != MOTET_OK) {
+        free(what->excluded);
+        return result;
+    }
     job->derive = *what;
     result = parse_config(config, &what->parent->config, &job->derive.config);
+    if (result == MOTET_OK)
+        result = motet_exchange_draw(what->parent, &job->derive.exchange);
     if (result != MOTET_OK) {
         free(job->derive.excluded);
         free(job);
@@ -471,9 +476,15 @@ MOTET_ALIAS(ncclCommFinalize, pncclCommFinalize);
 /* Is the handle one that can be freed? A forked child's can. */
 static motet_result check_end(const char *call, ncclComm_t comm)
 {
+    motet_comm *c = motet_api_handle(comm);
     motet_result result = motet_api_comm(call, comm);
 
-    return result == MOTET_ERR_USAGE ? MOTET_OK : result;
+    if (result == MOTET_OK && motet_group_holds(c))
+        return motet_fail(MOTET_ERR_USAGE,
+                "%s : a call in this thread's open group still uses the communicator, "
+                "end the group first",
+                call);
+    return result == MOTET_ERR_USAGE && atomic_load(&c->forked) ? MOTET_OK : result;
 }
 
 MOTET_API ncclResult_t pncclCommDestroy(ncclComm_t comm)

@@ -83,7 +83,7 @@ MOTET_API ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size
 {
     const int known =
             NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY;
-    motet_registration *registration;
+    const motet_window_wish wish = { .base = buff, .bytes = size, .handle = win };
     motet_result result = motet_api_comm_ready("CommWindowRegister", comm);
 
     if (result == MOTET_OK && (win == NULL || buff == NULL || size == 0))
@@ -98,10 +98,9 @@ MOTET_API ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size
                 "CommWindowRegister : the buffer starts at %p, need a multiple of %d",
                 buff, NCCL_WIN_REQUIRED_ALIGNMENT);
     if (result == MOTET_OK)
-        result =
-                motet_register(motet_api_handle(comm), buff, size, true, &registration);
-    if (result == MOTET_OK)
-        *win = (ncclWindow_t)(void *)registration;
+        result = motet_group_window(motet_api_handle(comm), &wish);
+    if (result != MOTET_OK && motet_group_open())
+        motet_group_note(result);
     return motet_api_report_comm(comm, result);
 }
 MOTET_ALIAS(ncclCommWindowRegister, pncclCommWindowRegister);

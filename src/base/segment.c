@@ -21,6 +21,52 @@
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+/* Since Linux 6.1; newer than some C libraries. */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* Give back what the room has before and after the mapping. */
+static void trim(uint8_t *room, uint8_t *start, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *end = start + (bytes + page - 1) / page * page;
+    uint8_t *room_end = room + (bytes + HUGE_PAGE_BYTES + page - 1) / page * page;
+
+    if (start > room)
+        (void)munmap(room, (size_t)(start - room)); /* ours: cannot fail */
+    if (room_end > end)
+        (void)munmap(end, (size_t)(room_end - end));
+}
+
+/* Map a segment so that it can have huge pages: a large one starts where one can. */
+static void *map_shared(int fd, size_t bytes, int protection)
+{
+    const int flags = MAP_SHARED | MAP_POPULATE;
+    uint8_t *room, *start;
+    void *map;
+
+    if (bytes < HUGE_PAGE_BYTES)
+        return mmap(NULL, bytes, protection, flags, fd, 0);
+    room = mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+            -1, 0);
+    if (room == MAP_FAILED)
+        return MAP_FAILED;
+    start = (uint8_t *)(((uintptr_t)room + HUGE_PAGE_BYTES - 1) &
+            ~(HUGE_PAGE_BYTES - 1));
+    map = mmap(start, bytes, protection, flags | MAP_FIXED, fd, 0);
+    if (map == MAP_FAILED) {
+        const int error = errno;
+
+        (void)munmap(room, bytes + HUGE_PAGE_BYTES); /* ours and whole */
+        errno = error;
+        return MAP_FAILED;
+    }
+    trim(room, start, bytes);
+    return map;
+}
+
 /* Bytes of memory that could be taken without swapping; all of it if that is unknown. */
 static uint64_t available_bytes(void)
 {
@@ -91,7 +137,7 @@ motet_result motet_segment_create(const char *label, size_t bytes, void **map_ou
     result = prepare(label, fd, bytes);
     if (result != MOTET_OK)
         goto out;
-    map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    map = map_shared(fd, bytes, PROT_READ | PROT_WRITE);
     if (map == MAP_FAILED) {
         result = motet_fail_errno(MOTET_ERR_SYSTEM, "map %zu bytes of segment '%s'",
                 bytes, label);
@@ -130,12 +176,21 @@ motet_result motet_segment_map(int fd, size_t bytes, bool writable, void **map_o
         return motet_fail(MOTET_ERR_SYSTEM,
                 "a peer's segment of %zu bytes can be resized, need a sealed one",
                 bytes);
-    map = mmap(NULL, bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
+    map = map_shared(fd, bytes, protection);
     if (map == MAP_FAILED)
         return motet_fail_errno(MOTET_ERR_SYSTEM, "map %zu bytes of a peer's segment",
                 bytes);
     *map_out = map;
     return MOTET_OK;
+}
+
+void motet_segment_compact(void *map, size_t bytes)
+{
+    const int saved = errno;
+
+    if (bytes >= HUGE_PAGE_BYTES)
+        (void)madvise(map, bytes, MADV_COLLAPSE); /* a wish */
+    errno = saved;
 }
 
 void motet_segment_unmap(void *map, size_t bytes)

@@ -21,6 +21,13 @@ MOTET_MUST_USE motet_result motet_segment_create(const char *label, size_t bytes
 MOTET_MUST_USE motet_result motet_segment_map(int fd, size_t bytes, bool writable,
         void **map_out);
 
+/**
+ * Ask for huge pages behind @p bytes at @p map, now: a large segment that several
+ * processes read misses the TLB otherwise. A wish: nothing changes where it cannot be
+ * had. Takes some milliseconds for each MiB.
+ */
+void motet_segment_compact(void *map, size_t bytes);
+
 void motet_segment_unmap(void *map, size_t bytes);
 
 #endif

@@ -84,8 +84,9 @@ typedef struct motet_comm {
     bool watched;
 
     _Atomic uint64_t tickets, turn, waiting;
-    _Atomic uint32_t running; /* a thread is inside the engine */
-    pthread_mutex_t lock;     /* what follows, and waiting for turns */
+    _Atomic uint32_t running;              /* a thread is inside the engine */
+    _Atomic uint64_t exchanges, exchanged; /* drawn, over: see exchange.c   */
+    pthread_mutex_t lock;                  /* what follows, and waiting for turns */
     pthread_cond_t turned;
     motet_batch *free_batches;
     motet_host_stream *worker; /* runs batches of group calls that span communicators */
@@ -94,6 +95,7 @@ typedef struct motet_comm {
     motet_registration *registrations;
     uint32_t windows_made; /* alike on all ranks: registering one is collective */
     char last_error[MOTET_COMM_ERROR_MAX];
+    char start_error[MOTET_ERROR_TRAIL_MAX]; /* the trail behind start_result */
 } motet_comm;
 
 /* ---- the table (registry.c) ---- */
@@ -142,12 +144,13 @@ typedef enum motet_derive_how {
 /** What a communicator that is made from another is to be. */
 typedef struct motet_derive {
     motet_derive_how how;
-    motet_comm *parent;
-    int color, key;   /* SPLIT; color −1 takes part, and gets none              */
-    bool *excluded;   /* SHRINK: parent's nranks flags; owned, freed by the job  */
-    bool abort_first; /* SHRINK: end what the parent runs                       */
-    int nranks;       /* GROW: new size                                         */
-    bool has_id;      /* GROW: `id` was given, or made by this rank             */
+    motet_comm *parent; /* NULL once the exchange with its ranks is over        */
+    uint64_t exchange;  /* its number                                           */
+    int color, key;     /* SPLIT; color −1 takes part, and gets none              */
+    bool *excluded;     /* SHRINK: parent's nranks flags; owned, freed by the job  */
+    bool abort_first;   /* SHRINK: end what the parent runs                       */
+    int nranks;         /* GROW: new size                                         */
+    bool has_id;        /* GROW: `id` was given, or made by this rank             */
     motet_id id;
     motet_config config;
 } motet_derive;
@@ -177,6 +180,18 @@ void motet_comm_discard(motet_comm *comm);
 /** Wait until every batch that has a ticket has run. */
 motet_result motet_comm_drain(motet_comm *comm);
 
+/* ---- exchanges with the other ranks, out of band (exchange.c) ---- */
+
+/**
+ * Draw a number for an exchange of @p comm, which waits for it before it ends. Whoever
+ * has one calls begin and end once each, whether or not anything is said in between.
+ * @retval MOTET_ERR_ARGUMENT the communicator is being ended.
+ */
+MOTET_MUST_USE motet_result motet_exchange_draw(motet_comm *comm, uint64_t *number_out);
+/** Wait until the exchanges before @p number are over. */
+void motet_exchange_begin(motet_comm *comm, uint64_t number);
+void motet_exchange_end(motet_comm *comm, uint64_t number);
+
 /* ---- operations (launch.c) ---- */
 
 /** Run one operation now, on this thread: no group, no stream. */
@@ -190,6 +205,7 @@ struct motet_batch {
     motet_batch *next; /* of the group, or of the free list */
     motet_comm *comm;
     uint64_t ticket;
+    _Atomic int holds; /* while it is launched: who still looks at it */
     motet_op *collective;
     int collectives, collective_room;
     motet_transfer *transfer;
@@ -208,7 +224,7 @@ void motet_batch_free_all(motet_comm *comm);
 
 /**
  * Launch the batches of one group, linked by `next`, one for each communicator. They
- * run at the same time; returns when those without a stream have run.
+ * run at the same time; returns when those that name a stream that blocks have run.
  */
 MOTET_MUST_USE motet_result motet_launch(motet_batch *batches);
 
@@ -220,6 +236,7 @@ MOTET_MUST_USE motet_result motet_redop_destroy(motet_comm *comm, int handle);
 /** The made operator @p handle of @p comm, or NULL. */
 const motet_made_redop *motet_redop_find(motet_comm *comm, int handle);
 
+/** A window: collective, inside an exchange of @p comm. */
 MOTET_MUST_USE motet_result motet_register(motet_comm *comm, void *base, size_t bytes,
         bool window, motet_registration **out);
 MOTET_MUST_USE motet_result motet_deregister(motet_comm *comm,

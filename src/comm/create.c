@@ -376,7 +376,8 @@ void motet_comm_started(motet_comm *comm, motet_result result)
 {
     comm->start_result = result;
     if (result != MOTET_OK)
-        snprintf(comm->last_error, sizeof(comm->last_error), "%s", motet_error_trail());
+        snprintf(comm->start_error, sizeof(comm->start_error), "%s",
+                motet_error_trail());
     atomic_store_explicit(&comm->state,
             result == MOTET_OK ? MOTET_COMM_READY : MOTET_COMM_BROKEN,
             memory_order_release);

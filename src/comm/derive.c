@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -115,16 +116,17 @@ static motet_result make_id(motet_id *out)
     return result;
 }
 
-/* SPLIT and SHRINK: the leader makes an id and tells. */
+/* SPLIT and SHRINK: the leader makes an id and tells, also that it could make none. */
 static motet_result share_id(deriving *d, wish *mine, bool leads)
 {
-    motet_result result;
+    motet_result made = leads ? make_id(&mine->id) : MOTET_OK, result;
+    char text[MOTET_ERROR_TRAIL_MAX];
 
-    if (leads) {
-        MOTET_TRY(make_id(&mine->id), "make the child's id");
-        mine->has_id = 1;
-    }
+    mine->has_id = leads && made == MOTET_OK;
+    snprintf(text, sizeof(text), "%s", motet_error_trail());
     result = exchange(d, mine);
+    if (made != MOTET_OK)
+        return motet_error_adopt(made, text);
     if (result != MOTET_OK && leads)
         motet_id_cancel(&mine->id);
     return result;
@@ -186,7 +188,10 @@ static motet_result settle(deriving *d, bool wanted, motet_comm_spec *spec)
     if (!wanted)
         return MOTET_OK;
     source = find_id(d, leader);
-    if (source < 0 || !d->said[source].has_id)
+    if (source >= 0 && !d->said[source].has_id)
+        return motet_fail(MOTET_ERR_REMOTE, "rank %d could make no id for the child",
+                source);
+    if (source < 0)
         return motet_fail(MOTET_ERR_USAGE,
                 "no rank brought the id of the larger communicator, and one has to");
     spec->id = d->said[source].id;
@@ -215,9 +220,12 @@ motet_result motet_comm_derive(motet_comm *child, motet_derive *derive)
     d->deadline_ns = motet_deadline_after_s(parent->init_timeout_s);
     for (int r = 0; r < parent->nranks; r++)
         d->member[r] = derive->excluded == NULL || !derive->excluded[r];
+    motet_exchange_begin(parent, derive->exchange);
     if (derive->abort_first)
         stop_parent(parent);
     result = settle(d, child != NULL, &spec);
+    motet_exchange_end(parent, derive->exchange);
+    derive->parent = NULL;
     free(d);
     return result == MOTET_OK && child != NULL ? motet_comm_start(child, &spec)
                                                : result;

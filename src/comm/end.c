@@ -34,7 +34,7 @@ motet_result motet_comm_async(motet_comm *comm)
     switch (state_of(comm)) {
     case MOTET_COMM_STARTING: return MOTET_IN_PROGRESS;
     case MOTET_COMM_BROKEN:
-        return motet_error_adopt(comm->start_result, comm->last_error);
+        return motet_error_adopt(comm->start_result, comm->start_error);
     default: return motet_engine_failure(&comm->engine);
     }
 }
@@ -99,8 +99,6 @@ void motet_comm_release(motet_comm *comm, bool clean)
         motet_recorder_destroy(&comm->recorder, clean);
     for (int r = 0; comm->arena != NULL && r < comm->nranks; r++)
         motet_arena_release(&comm->arena[r]);
-    if (comm->engine.pair != NULL)
-        motet_engine_release(&comm->engine);
     free(comm->engine.pair);
     free(comm->arena);
     free(comm->peer);
@@ -109,9 +107,22 @@ void motet_comm_release(motet_comm *comm, bool clean)
     comm->peer = NULL;
 }
 
+/* Nothing runs here any more, and what comes too late finds a stopped engine. */
+static void await_quiet(motet_comm *comm)
+{
+    struct timespec nap = { .tv_nsec = 100000 };
+
+    while (atomic_load(&comm->running) ||
+            atomic_load(&comm->turn) != atomic_load(&comm->tickets) ||
+            atomic_load(&comm->exchanged) != atomic_load(&comm->exchanges))
+        nanosleep(&nap, NULL);
+}
+
 /* Everything goes; the struct goes to the graveyard. */
 static void dispose(motet_comm *comm, bool clean)
 {
+    motet_engine_close(&comm->engine);
+    await_quiet(comm);
     if (comm->worker != NULL && motet_host_stream_destroy(comm->worker) != MOTET_OK)
         motet_error_clear(); /* its failures were reported to whoever waited for them */
     comm->worker = NULL;
@@ -155,7 +166,6 @@ motet_result motet_comm_destroy(motet_comm *comm)
 
 motet_result motet_comm_abort(motet_comm *comm)
 {
-    struct timespec nap = { .tv_nsec = 100000 };
     bool failed_before;
 
     if (atomic_load(&comm->forked)) {
@@ -169,9 +179,7 @@ motet_result motet_comm_abort(motet_comm *comm)
         motet_engine_fail(&comm->engine, MOTET_ERR_REMOTE, comm->rank,
                 "rank %d (pid %d) aborted the communicator", comm->rank, (int)getpid());
     motet_error_clear();
-    while (atomic_load(&comm->running) ||
-            atomic_load(&comm->turn) != atomic_load(&comm->tickets))
-        nanosleep(&nap, NULL);
+    await_quiet(comm); /* also where another thread frees it */
     if (atomic_exchange(&comm->disposed, 1) == 0)
         dispose(comm, !failed_before);
     return MOTET_OK;

@@ -25,7 +25,7 @@ static void nap_for_turn(motet_comm *comm)
 {
     struct timespec until;
 
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += (long)TURN_LOOK_NS;
     if (until.tv_nsec >= (long)MOTET_NS_PER_S) {
         until.tv_sec++;
@@ -76,12 +76,10 @@ motet_result motet_comm_drain(motet_comm *comm)
 /* Enter the engine, unless it was stopped. */
 static motet_result enter(motet_comm *comm, uint64_t ticket)
 {
-    motet_result result;
-
     await_turn(comm, ticket);
     atomic_store(&comm->running, 1);
-    result = motet_engine_failure(&comm->engine);
-    return result;
+    return atomic_load(&comm->engine.stop) == 0 ? MOTET_OK
+                                                : motet_engine_failure(&comm->engine);
 }
 
 static void leave(motet_comm *comm, uint64_t ticket)
@@ -202,6 +200,13 @@ void motet_batch_free_all(motet_comm *comm)
     }
 }
 
+/* One of those that may still look at the batch is done with it. */
+static void batch_release(motet_batch *batch)
+{
+    if (atomic_fetch_sub(&batch->holds, 1) == 1)
+        motet_batch_drop(batch);
+}
+
 /* A motet_stream_fn: run a batch to its end, and give it back. */
 static motet_result run_batch(void *arg)
 {
@@ -214,22 +219,12 @@ static motet_result run_batch(void *arg)
         result = motet_engine_collective(&comm->engine, &batch->collective[i]);
     if (result == MOTET_OK && batch->transfers != 0)
         result = motet_engine_pairs(&comm->engine, batch->transfer, batch->transfers);
-    motet_batch_drop(batch);
+    batch_release(batch);
     leave(comm, ticket);
     return result;
 }
 
-/* The stream that the batch runs on, or NULL if a stream of it wants the result at once. */
-static motet_host_stream *stream_of(const motet_batch *batch)
-{
-    for (int i = 0; i < batch->streams; i++)
-        if (batch->comm->device->stream_blocks(batch->stream[i]))
-            return NULL;
-    return (motet_host_stream *)(uintptr_t)batch->stream[0];
-}
-
-/* Draw a ticket and queue the batch. Whatever happens, the batch is not the caller's
- * any more, and its ticket passes. */
+/* Queue the batch, whose ticket passes whatever happens. */
 static motet_result submit(motet_batch *batch, motet_host_stream *stream)
 {
     motet_comm *comm = batch->comm;
@@ -238,33 +233,15 @@ static motet_result submit(motet_batch *batch, motet_host_stream *stream)
 
     batch->ticket = ticket;
     result = motet_host_stream_submit(stream, run_batch, batch);
-    if (result != MOTET_OK) {
-        await_turn(comm, ticket);
-        pass_turn(comm, ticket);
-        motet_batch_drop(batch);
-    }
-    return result;
-}
-
-/* Queue the batch on its stream; every other stream that it names waits for it, and it
- * for them. */
-static motet_result launch_on_stream(motet_batch *batch, motet_host_stream *stream)
-{
-    motet_host_stream *other[MOTET_GROUP_STREAMS];
-    int streams = batch->streams;
-    motet_result result = MOTET_OK;
-
-    for (int i = 1; i < streams && result == MOTET_OK; i++) {
-        other[i] = (motet_host_stream *)(uintptr_t)batch->stream[i];
-        result = motet_host_stream_wait(stream, other[i]);
-    }
-    if (result != MOTET_OK) {
-        motet_batch_drop(batch);
-        return result;
-    }
-    result = submit(batch, stream);
-    for (int i = 1; i < streams && result == MOTET_OK; i++)
-        result = motet_host_stream_wait(other[i], stream);
+    if (result == MOTET_OK)
+        return MOTET_OK;
+    /* Its peers may be waiting for it already. */
+    result = motet_engine_fail(&comm->engine, result, comm->rank,
+            "rank %d cannot run its part of a group: %s", comm->rank,
+            motet_error_trail());
+    await_turn(comm, ticket);
+    batch_release(batch);
+    pass_turn(comm, ticket);
     return result;
 }
 
@@ -295,43 +272,143 @@ static motet_result check(const motet_batch *batches)
     return MOTET_OK;
 }
 
+/* Where one batch of a group runs. */
+typedef struct seat {
+    motet_batch *batch;
+    motet_comm *comm;
+    motet_host_stream *stream; /* NULL: on this thread                               */
+    bool worker;               /* `stream` is the communicator's own                 */
+    bool awaited;              /* a stream of the batch wants the result at once     */
+} seat;
+
+/* The i-th stream of the batch; NULL for one that blocks. */
+static motet_host_stream *stream_at(const motet_batch *batch, int i)
+{
+    return batch->comm->device->stream_blocks(batch->stream[i])
+            ? NULL
+            : (motet_host_stream *)(uintptr_t)batch->stream[i];
+}
+
+static bool taken(const seat *seats, int count, const motet_host_stream *stream)
+{
+    for (int i = 0; i < count; i++)
+        if (seats[i].stream == stream)
+            return true;
+    return false;
+}
+
+/* Find a place for the batch of seats[count]: a stream that it names and that no other
+ * batch of the group runs on, or this thread, or the communicator's worker. */
+static motet_result find_seat(seat *seats, int count)
+{
+    seat *s = &seats[count];
+    bool names_stream = false;
+    motet_result result;
+
+    for (int i = 0; i < s->batch->streams; i++) {
+        motet_host_stream *stream = stream_at(s->batch, i);
+
+        s->awaited = s->awaited || stream == NULL;
+        names_stream = names_stream || stream != NULL;
+        if (stream != NULL && s->stream == NULL && !taken(seats, count, stream))
+            s->stream = stream;
+    }
+    if (s->stream != NULL || (!names_stream && !taken(seats, count, NULL)))
+        return MOTET_OK;
+    s->worker = true;
+    result = worker_of(s->comm, &s->stream);
+    return result == MOTET_OK ? MOTET_OK
+                              : motet_error_wrap(result, "run a group's ranks at once");
+}
+
+/* Every other stream that the batch names waits for it, or (@p before) it for them. */
+static motet_result order(const seat *s, bool before)
+{
+    motet_result result = MOTET_OK;
+
+    for (int i = 0; i < s->batch->streams && s->stream != NULL; i++) {
+        motet_host_stream *other = stream_at(s->batch, i);
+
+        if (other == NULL || other == s->stream || result != MOTET_OK)
+            continue;
+        result = before ? motet_host_stream_wait(s->stream, other)
+                        : motet_host_stream_wait(other, s->stream);
+    }
+    return result;
+}
+
+/* Seat all batches, and let them wait for what their streams were given before. */
+static motet_result seat_all(motet_batch *batches, seat *seats, int *count_out)
+{
+    motet_result result = check(batches);
+
+    *count_out = 0;
+    for (motet_batch *b = batches; b != NULL && result == MOTET_OK; b = b->next) {
+        seats[*count_out] = (seat){ .batch = b, .comm = b->comm };
+        result = find_seat(seats, *count_out);
+        if (result == MOTET_OK)
+            result = order(&seats[*count_out], true);
+        ++*count_out;
+    }
+    return result;
+}
+
+static void keep_first(motet_result *first, motet_result result)
+{
+    if (*first == MOTET_OK)
+        *first = result;
+}
+
+static motet_result await_seat(const seat *s)
+{
+    motet_result result =
+            s->worker ? motet_host_stream_sync(s->stream) : motet_comm_drain(s->comm);
+
+    /* The worker goes with its communicator, if that is aborted meanwhile. */
+    if (result == MOTET_ERR_ARGUMENT && s->worker && atomic_load(&s->comm->disposed))
+        result = motet_engine_failure(&s->comm->engine);
+    return result;
+}
+
 /*
- * Batches on streams return at once. Of those without, all but one go to their
- * communicators' workers, and the last runs here: the ranks of one process have to run
- * at the same time.
+ * The batches of a group run at the same time, since they may be the ranks of one
+ * communicator: no two on one thread. Nothing starts before every batch has its place,
+ * and streams wait for batches only once all have started.
  */
 motet_result motet_launch(motet_batch *batches)
 {
-    motet_comm *waited[MOTET_MAX_RANKS];
-    motet_batch *next, *here = NULL;
-    int waits = 0;
-    motet_result result, first = check(batches);
+    seat seats[MOTET_MAX_RANKS];
+    const seat *here = NULL;
+    motet_batch *next;
+    motet_result first;
+    int count;
 
-    for (motet_batch *b = batches; b != NULL; b = next) {
-        motet_host_stream *stream = stream_of(b), *worker = NULL;
-
+    first = seat_all(batches, seats, &count);
+    for (motet_batch *b = batches; b != NULL && first != MOTET_OK; b = next) {
         next = b->next;
-        if (first != MOTET_OK) {
-            motet_batch_drop(b);
-        } else if (stream != NULL) {
-            first = launch_on_stream(b, stream);
-        } else if (here == NULL) {
-            here = b;
-        } else if ((first = worker_of(b->comm, &worker)) == MOTET_OK) {
-            waited[waits++] = b->comm;
-            first = submit(b, worker);
-        } else {
-            motet_batch_drop(b);
-        }
+        motet_batch_drop(b);
+    }
+    if (first != MOTET_OK)
+        return first;
+    for (int i = 0; i < count; i++) {
+        atomic_store(&seats[i].batch->holds, seats[i].stream == NULL ? 1 : 2);
+        if (seats[i].stream == NULL)
+            here = &seats[i];
+        else
+            keep_first(&first, submit(seats[i].batch, seats[i].stream));
+    }
+    for (int i = 0; i < count; i++) {
+        if (seats[i].stream == NULL)
+            continue;
+        keep_first(&first, order(&seats[i], false));
+        batch_release(seats[i].batch);
     }
     if (here != NULL) {
-        here->ticket = atomic_fetch_add(&here->comm->tickets, 1);
-        result = run_batch(here);
-        first = first == MOTET_OK ? result : first;
+        here->batch->ticket = atomic_fetch_add(&here->comm->tickets, 1);
+        keep_first(&first, run_batch(here->batch));
     }
-    for (int i = 0; i < waits; i++) {
-        result = motet_host_stream_sync(waited[i]->worker);
-        first = first == MOTET_OK ? result : first;
-    }
+    for (int i = 0; i < count; i++)
+        if (seats[i].stream != NULL && seats[i].awaited)
+            keep_first(&first, await_seat(&seats[i]));
     return first;
 }

@@ -3,6 +3,7 @@
 #include "comm/registry.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 /* A call that races with an abort is a few instructions long; this many later
  * communicators have to end before its struct goes. */
@@ -61,6 +62,7 @@ bool motet_comm_live(const motet_comm *comm)
 motet_result motet_comm_new(motet_comm **out)
 {
     motet_comm *comm = calloc(1, sizeof(*comm));
+    pthread_condattr_t monotonic;
 
     if (comm == NULL)
         return motet_fail_errno(MOTET_ERR_SYSTEM, "communicator of %zu bytes",
@@ -68,7 +70,10 @@ motet_result motet_comm_new(motet_comm **out)
     atomic_init(&comm->state, MOTET_COMM_STARTING);
     comm->life_line = -1;
     pthread_mutex_init(&comm->lock, NULL);
-    pthread_cond_init(&comm->turned, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&comm->turned, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_mutex_lock(&table_lock);
     comm->redop_seed = ++made;
     comm->next = table;
@@ -78,8 +83,11 @@ motet_result motet_comm_new(motet_comm **out)
     return MOTET_OK;
 }
 
+/* With what calls that came too late may have used of it until now. */
 static void free_struct(motet_comm *comm)
 {
+    motet_batch_free_all(comm);
+    motet_engine_release(&comm->engine);
     pthread_mutex_destroy(&comm->lock);
     pthread_cond_destroy(&comm->turned);
     free(comm);

@@ -11,6 +11,7 @@
 #include "base/segment.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,13 +25,15 @@ typedef struct part_blob {
     uint64_t device, inode; /* of the segment: proves that it is the one */
 } part_blob;
 
-/* The first round: rank 0 brings the rendezvous. The second: whom this rank has mapped. */
+/* The first round: rank 0 brings the rendezvous, or says that it could make none. The
+ * second: whom this rank has mapped, and whether its table has room. */
 typedef struct invitation {
     motet_id id;
-    uint64_t number;
+    uint32_t has_id;
 } invitation;
 
 typedef struct report {
+    uint32_t has_room;
     uint32_t mapped[(MOTET_MAX_RANKS + 31) / 32];
 } report;
 
@@ -41,20 +44,54 @@ typedef struct registering {
     uint64_t deadline_ns;
 } registering;
 
+/* Ends when the communicator fails, too: a window of a failed one is of no use. */
 static motet_result say(registering *g, const void *mine, size_t bytes, void *all)
 {
-    return motet_engine_oob(&g->comm->engine, g->everybody, mine, bytes, all,
-            g->deadline_ns, &g->comm->cancel);
+    motet_engine *engine = &g->comm->engine;
+    motet_result result = motet_engine_oob(engine, g->everybody, mine, bytes, all,
+            g->deadline_ns, &engine->stop);
+
+    if (result != MOTET_OK && atomic_load(&engine->stop) != 0)
+        return motet_engine_failure(engine);
+    return result;
 }
 
-/* Rank 0 makes an id; all meet there with what they hand on. */
+/* Rank 0 makes an id for all to meet at; all learn whether it could. */
+static motet_result invite(registering *g, motet_params *params, motet_id *id_out)
+{
+    motet_comm *comm = g->comm;
+    invitation mine = { .has_id = 0 },
+               *all = calloc((size_t)comm->nranks, sizeof(*all));
+    char text[MOTET_ERROR_TRAIL_MAX];
+    motet_result made = MOTET_OK, result;
+
+    if (all == NULL)
+        return motet_fail_errno(MOTET_ERR_SYSTEM, "exchange with %d ranks",
+                comm->nranks);
+    params->value[MOTET_P_COMM_ID].text[0] = '\0';
+    if (comm->rank == 0)
+        made = motet_id_create(params, &mine.id);
+    mine.has_id = comm->rank == 0 && made == MOTET_OK;
+    snprintf(text, sizeof(text), "%s", motet_error_trail());
+    result = say(g, &mine, sizeof(mine), all);
+    if (made != MOTET_OK)
+        result = motet_error_adopt(made, text);
+    else if (result != MOTET_OK && mine.has_id)
+        motet_id_cancel(&mine.id);
+    else if (result == MOTET_OK && !all[0].has_id)
+        result = motet_fail(MOTET_ERR_REMOTE, "rank 0 could make no id to meet at");
+    *id_out = all[0].id;
+    free(all);
+    return result;
+}
+
+/* All meet with what they hand on. */
 static motet_result meet(registering *g, int fd, const part_blob *blob,
         motet_roster *roster)
 {
     motet_comm *comm = g->comm;
     motet_params *params = malloc(sizeof(*params));
-    invitation mine = { .number = comm->number },
-               *all = calloc((size_t)comm->nranks, sizeof(*all));
+    motet_id id;
     motet_join_args args = {
         .rank = comm->rank,
         .nranks = comm->nranks,
@@ -64,26 +101,18 @@ static motet_result meet(registering *g, int fd, const part_blob *blob,
         .fds = { fd },
         .nfds = fd >= 0 ? 1 : 0,
         .deadline_ns = g->deadline_ns,
-        .cancel = &comm->cancel,
+        .cancel = &comm->engine.stop,
     };
-    motet_result result = MOTET_OK;
+    motet_result result;
 
-    if (params == NULL || all == NULL)
-        result = motet_fail_errno(MOTET_ERR_SYSTEM, "exchange with %d ranks",
-                comm->nranks);
+    if (params == NULL)
+        return motet_fail_errno(MOTET_ERR_SYSTEM, "parameters");
+    result = motet_params_from_environment(params);
     if (result == MOTET_OK)
-        result = motet_params_from_environment(params);
-    if (result == MOTET_OK) {
-        params->value[MOTET_P_COMM_ID].text[0] = '\0';
-        if (comm->rank == 0)
-            result = motet_id_create(params, &mine.id);
-    }
+        result = invite(g, params, &id);
     if (result == MOTET_OK)
-        result = say(g, &mine, sizeof(mine), all);
-    if (result == MOTET_OK)
-        result = motet_bootstrap_join(params, &all[0].id, &args, roster);
+        result = motet_bootstrap_join(params, &id, &args, roster);
     free(params);
-    free(all);
     return result;
 }
 
@@ -114,18 +143,30 @@ static bool map_part(motet_roster_entry *entry, motet_window_part *part)
     return true;
 }
 
-static void unmap_part(motet_window_part *part)
+static void unmap_part(const motet_comm *comm, motet_window_part *part)
 {
     if (part->map != NULL)
         motet_segment_unmap(part->map, part->map_bytes);
+    if (part->shared != NULL)
+        comm->device->unshare(part->shared);
     *part = (motet_window_part){ 0 };
 }
 
-/* Map the others' parts, then keep those that everybody has mapped. */
+static motet_window *free_entry(motet_comm *comm)
+{
+    for (int i = 0; i < MOTET_WINDOWS; i++)
+        if (atomic_load(&comm->engine.window[i].number) == 0)
+            return &comm->engine.window[i];
+    return NULL;
+}
+
+/* Map the others' parts, then keep those that everybody has mapped; none if a table is
+ * full anywhere. */
 static motet_result map_all(registering *g, motet_roster *roster)
 {
     motet_comm *comm = g->comm;
-    report mine = { { 0 } }, *all = calloc((size_t)comm->nranks, sizeof(*all));
+    report mine = { .has_room = free_entry(comm) != NULL },
+           *all = calloc((size_t)comm->nranks, sizeof(*all));
     motet_result result;
 
     if (all == NULL)
@@ -141,41 +182,48 @@ static motet_result map_all(registering *g, motet_roster *roster)
     result = say(g, &mine, sizeof(mine), all);
     for (int r = 0; r < comm->nranks && result == MOTET_OK; r++)
         for (int who = 0; who < comm->nranks; who++)
-            if ((all[who].mapped[r / 32] & 1u << (r % 32)) == 0)
-                unmap_part(&g->part[r]);
+            if (!all[who].has_room || (all[who].mapped[r / 32] & 1u << (r % 32)) == 0)
+                unmap_part(comm, &g->part[r]);
     free(all);
     return result;
 }
 
-/* This rank's own part, and the segment behind it (−1: it cannot be handed on). */
-static motet_result own_part(registering *g, void *base, size_t bytes, part_blob *blob,
-        int *fd_out)
+/* This rank's own part. Returns the segment behind it, −1 if it cannot be handed on: the
+ * others are told so, rather than left waiting. */
+static int own_part(registering *g, void *base, size_t bytes, part_blob *blob)
 {
     struct stat seen;
     size_t offset = 0, map_bytes = 0;
+    int fd = -1;
 
-    MOTET_TRY(g->comm->device->share(base, bytes, fd_out, &offset, &map_bytes),
-            "look at the window's memory");
-    *blob = (part_blob){ .offset = offset, .bytes = bytes, .map_bytes = map_bytes };
-    if (*fd_out < 0)
-        return MOTET_OK;
-    if (fstat(*fd_out, &seen) != 0)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "look at the window's segment");
+    *blob = (part_blob){ .bytes = bytes };
+    if (g->comm->device->share(base, bytes, &fd, &offset, &map_bytes) != MOTET_OK) {
+        motet_error_clear(); /* the arena serves as well */
+        return -1;
+    }
+    if (fd >= 0 && fstat(fd, &seen) != 0) {
+        g->comm->device->unshare(base);
+        close(fd);
+        fd = -1;
+    }
+    if (fd < 0)
+        return -1;
+    blob->offset = offset;
+    blob->map_bytes = map_bytes;
     blob->device = (uint64_t)seen.st_dev;
     blob->inode = (uint64_t)seen.st_ino;
-    g->part[g->comm->rank] = (motet_window_part){ .base = base, .bytes = bytes };
-    return MOTET_OK;
+    g->part[g->comm->rank] =
+            (motet_window_part){ .base = base, .bytes = bytes, .shared = base };
+    return fd;
 }
 
 static motet_result exchange(registering *g, void *base, size_t bytes)
 {
     motet_roster roster = { 0 };
     part_blob blob;
-    int fd = -1;
-    motet_result result = own_part(g, base, bytes, &blob, &fd);
+    int fd = own_part(g, base, bytes, &blob);
+    motet_result result = meet(g, fd, &blob, &roster);
 
-    if (result == MOTET_OK)
-        result = meet(g, fd, &blob, &roster);
     if (result == MOTET_OK)
         result = map_all(g, &roster);
     motet_roster_release(&roster);
@@ -184,10 +232,19 @@ static motet_result exchange(registering *g, void *base, size_t bytes)
     return result;
 }
 
-static void free_parts(motet_window_part *part, int nranks)
+/* Is there anything to read in place? The same on all ranks. */
+static bool any_part(const motet_window_part *part, int nranks)
 {
-    for (int r = 0; part != NULL && r < nranks; r++)
-        unmap_part(&part[r]);
+    for (int r = 0; r < nranks; r++)
+        if (part[r].base != NULL)
+            return true;
+    return false;
+}
+
+static void free_parts(const motet_comm *comm, motet_window_part *part)
+{
+    for (int r = 0; part != NULL && r < comm->nranks; r++)
+        unmap_part(comm, &part[r]);
     free(part);
 }
 
@@ -199,7 +256,7 @@ motet_result motet_window_map(motet_comm *comm, void *base, size_t bytes,
         .part = calloc((size_t)comm->nranks, sizeof(*g.part)),
         .deadline_ns = motet_deadline_after_s(comm->init_timeout_s),
     };
-    motet_window *free_entry = NULL;
+    motet_window *entry;
     motet_result result;
 
     if (g.part == NULL)
@@ -209,16 +266,14 @@ motet_result motet_window_map(motet_comm *comm, void *base, size_t bytes,
     comm->windows_made++;
     *number_out = 0;
     result = comm->nranks == 1 ? MOTET_OK : exchange(&g, base, bytes);
-    for (int i = 0; i < MOTET_WINDOWS && free_entry == NULL; i++)
-        if (atomic_load(&comm->engine.window[i].number) == 0)
-            free_entry = &comm->engine.window[i];
-    if (result != MOTET_OK || free_entry == NULL || comm->nranks == 1) {
-        free_parts(g.part, comm->nranks);
+    entry = any_part(g.part, comm->nranks) ? free_entry(comm) : NULL;
+    if (result != MOTET_OK || entry == NULL) {
+        free_parts(comm, g.part);
         return result;
     }
-    free_entry->part = g.part;
+    entry->part = g.part;
     *number_out = comm->windows_made;
-    atomic_store_explicit(&free_entry->number, *number_out, memory_order_release);
+    atomic_store_explicit(&entry->number, *number_out, memory_order_release);
     return MOTET_OK;
 }
 
@@ -230,7 +285,7 @@ void motet_window_unmap(motet_comm *comm, uint32_t number)
         if (atomic_load(&window->number) != number)
             continue;
         atomic_store(&window->number, 0);
-        free_parts(window->part, comm->nranks);
+        free_parts(comm, window->part);
         window->part = NULL;
     }
 }

@@ -48,9 +48,13 @@ typedef struct motet_device_ops {
      * The segment behind @p bytes at @p ptr, for other processes to map.
      * @param fd_out a duplicate, CLOEXEC, or −1 if the memory cannot be handed on
      * @param offset_out where @p ptr lies in it; @p bytes_out how large it is
+     * Shared memory keeps its place, also when it is freed, until unshare() was called
+     * as often as share() gave a descriptor.
      */
     motet_result (*share)(const void *ptr, size_t bytes, int *fd_out,
             size_t *offset_out, size_t *bytes_out);
+
+    void (*unshare)(const void *ptr);
 
     /** Refuse, with a sentence, a stream handle that this kind cannot use. */
     motet_result (*stream_check)(const void *stream);

@@ -30,7 +30,10 @@ typedef struct allocation {
     struct allocation *next;
     void *ptr;
     size_t bytes;
-    int fd; /* of the segment */
+    int fd;         /* of the segment */
+    bool shared;    /* others have been handed it */
+    unsigned holds; /* times shared and not yet given back                     */
+    bool freed;     /* by its owner; stays in its place as long as it is held  */
 } allocation;
 
 static allocation *buckets[NUM_BUCKETS];
@@ -131,13 +134,14 @@ static motet_result host_alloc(size_t bytes, void **ptr_out)
     return MOTET_OK;
 }
 
-/* The allocation that holds all of @p bytes at @p ptr, or NULL. With the lock held. */
-static const allocation *holder_of(const void *ptr, size_t bytes)
+/* The allocation that holds all of @p bytes at @p ptr, also a freed one that is held, or
+ * NULL. With the lock held. */
+static allocation *holder_of(const void *ptr, size_t bytes)
 {
     uintptr_t at = (uintptr_t)ptr;
 
     for (size_t i = 0; i < NUM_BUCKETS; i++)
-        for (const allocation *a = buckets[i]; a != NULL; a = a->next)
+        for (allocation *a = buckets[i]; a != NULL; a = a->next)
             if (at >= (uintptr_t)a->ptr && bytes <= a->bytes &&
                     at - (uintptr_t)a->ptr <= a->bytes - bytes)
                 return a;
@@ -148,17 +152,25 @@ static motet_result host_share(const void *ptr, size_t bytes, int *fd_out,
         size_t *offset_out, size_t *bytes_out)
 {
     size_t offset = 0, whole = 0;
-    const allocation *a;
+    bool first = false;
+    allocation *a;
     int fd = -1;
 
     pthread_mutex_lock(&buckets_lock);
     a = holder_of(ptr, bytes);
+    if (a != NULL && a->freed)
+        a = NULL;
     if (a != NULL) {
         fd = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
         offset = (size_t)((uintptr_t)ptr - (uintptr_t)a->ptr);
         whole = a->bytes;
+        first = !a->shared;
+        a->shared = true;
+        a->holds += fd >= 0;
     }
     pthread_mutex_unlock(&buckets_lock);
+    if (first)
+        motet_segment_compact((uint8_t *)(uintptr_t)ptr - offset, whole);
     if (a != NULL && fd < 0)
         return motet_fail_errno(MOTET_ERR_SYSTEM, "duplicate a segment's descriptor");
     *fd_out = fd;
@@ -169,27 +181,63 @@ static motet_result host_share(const void *ptr, size_t bytes, int *fd_out,
     return MOTET_OK;
 }
 
+/* Take @p entry out of the table. With the lock held. */
+static void forget(const allocation *entry)
+{
+    allocation **at = bucket_of(entry->ptr);
+
+    while (*at != entry)
+        at = &(*at)->next;
+    *at = entry->next;
+}
+
+static void give_back(allocation *entry)
+{
+    motet_segment_unmap(entry->ptr, entry->bytes);
+    (void)close(entry->fd); /* of a memory file: nothing to lose */
+    free(entry);
+}
+
+static void host_unshare(const void *ptr)
+{
+    allocation *entry;
+    bool last = false;
+
+    pthread_mutex_lock(&buckets_lock);
+    entry = holder_of(ptr, 1);
+    if (entry != NULL && entry->holds > 0)
+        last = --entry->holds == 0 && entry->freed;
+    if (last)
+        forget(entry);
+    pthread_mutex_unlock(&buckets_lock);
+    if (last)
+        give_back(entry);
+}
+
+/* Were the place of memory that is shared given to somebody else, his data would be taken
+ * for what is shared. */
 static motet_result host_free(void *ptr)
 {
-    allocation *entry = NULL;
+    allocation *entry;
+    bool now;
 
     if (ptr == NULL)
         return MOTET_OK;
     pthread_mutex_lock(&buckets_lock);
-    for (allocation **at = bucket_of(ptr); *at != NULL; at = &(*at)->next) {
-        if ((*at)->ptr == ptr) {
-            entry = *at;
-            *at = entry->next;
-            break;
-        }
-    }
+    entry = *bucket_of(ptr);
+    while (entry != NULL && (entry->ptr != ptr || entry->freed))
+        entry = entry->next;
+    now = entry != NULL && entry->holds == 0;
+    if (now)
+        forget(entry);
+    else if (entry != NULL)
+        entry->freed = true;
     pthread_mutex_unlock(&buckets_lock);
     if (entry == NULL)
         return motet_fail(MOTET_ERR_ARGUMENT,
                 "free %p: it was not allocated here, or was freed already", ptr);
-    motet_segment_unmap(entry->ptr, entry->bytes);
-    (void)close(entry->fd); /* of a memory file: nothing to lose */
-    free(entry);
+    if (now)
+        give_back(entry);
     return MOTET_OK;
 }
 
@@ -216,6 +264,7 @@ const motet_device_ops motet_device_cpu = {
     .alloc = host_alloc,
     .free = host_free,
     .share = host_share,
+    .unshare = host_unshare,
     .stream_check = host_stream_check,
     .stream_blocks = host_stream_blocks,
 };

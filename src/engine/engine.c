@@ -37,6 +37,17 @@ void motet_engine_init(motet_engine *engine)
     atomic_store_explicit(&head->done, engine->position + 1, memory_order_release);
 }
 
+void motet_engine_close(motet_engine *engine)
+{
+    pthread_mutex_lock(&engine->failure_lock);
+    if (atomic_load_explicit(&engine->stop, memory_order_relaxed) == 0) {
+        snprintf(engine->failure, sizeof(engine->failure),
+                "the communicator has ended");
+        atomic_store(&engine->stop, (uint32_t)MOTET_ERR_ARGUMENT);
+    }
+    pthread_mutex_unlock(&engine->failure_lock);
+}
+
 void motet_engine_release(motet_engine *engine)
 {
     pthread_mutex_destroy(&engine->failure_lock);
@@ -71,7 +82,7 @@ motet_result motet_engine_fail(motet_engine *engine, motet_result result, int ra
         head->failed_rank = rank;
         atomic_store_explicit(&head->failed, (uint32_t)result, memory_order_release);
         motet_recorder_fail(engine->recorder, result, engine->failure);
-        atomic_store_explicit(&engine->stop, (uint32_t)result, memory_order_release);
+        atomic_store(&engine->stop, (uint32_t)result); /* as comm's launch.c argues */
     }
     pthread_mutex_unlock(&engine->failure_lock);
     return motet_engine_failure(engine);
@@ -92,24 +103,17 @@ void motet_engine_peer_died(motet_engine *engine, int rank)
 motet_result motet_engine_poll(motet_engine *engine)
 {
     int dead = atomic_load_explicit(&engine->dead_rank, memory_order_acquire);
+    motet_result result = motet_engine_failure(engine);
 
-    if (atomic_load_explicit(&engine->stop, memory_order_acquire) != 0)
-        return motet_engine_failure(engine);
-    for (int r = 0; r < engine->nranks; r++) {
-        const motet_arena_head *head = engine->arena[r].head;
-        uint32_t failed = atomic_load_explicit(&head->failed, memory_order_acquire);
-
-        if (r != engine->rank && failed != 0)
-            return motet_engine_fail(engine, (motet_result)failed, head->failed_rank,
-                    "%.*s", MOTET_FAILURE_MAX - 1, head->failure);
-    }
-    if (dead >= 0 &&
+    if (result == MOTET_OK)
+        result = motet_adopt_failure(engine);
+    if (result == MOTET_OK && dead >= 0 &&
             motet_now_ns() >
                     atomic_load_explicit(&engine->dead_ns, memory_order_relaxed) +
                             IDLE_GRACE_NS)
-        return motet_engine_fail(engine, MOTET_ERR_REMOTE, dead,
+        result = motet_engine_fail(engine, MOTET_ERR_REMOTE, dead,
                 "rank %d (pid %d) has died", dead, engine->peer[dead].pid);
-    return motet_compare_calls(engine);
+    return result == MOTET_OK ? motet_compare_calls(engine) : result;
 }
 
 /* A member whose part of the round has not come: why should it come no more? */

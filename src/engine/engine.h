@@ -76,6 +76,9 @@ typedef struct motet_engine {
  */
 void motet_engine_init(motet_engine *engine);
 
+/** Stop it, without telling the peers: calls that come too late fail. */
+void motet_engine_close(motet_engine *engine);
+
 /** Release what init made; arenas and the recorder are the owner's. */
 void motet_engine_release(motet_engine *engine);
 

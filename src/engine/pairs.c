@@ -253,9 +253,14 @@ static motet_result refuse_the_gone(motet_engine *engine, const motet_op *op)
             atomic_load_explicit(&engine->pair[op->root].dead, memory_order_acquire);
     bool left = atomic_load_explicit(&engine->arena[op->root].head->life,
                         memory_order_acquire) == MOTET_LIFE_LEFT;
+    motet_result result;
 
     if (op->kind != MOTET_SEND || (!dead && !left))
         return MOTET_OK;
+    /* It may have left because of a failure: then that is the news. */
+    result = motet_adopt_failure(engine);
+    if (result != MOTET_OK)
+        return result;
     return motet_engine_fail(engine, MOTET_ERR_REMOTE, op->root,
             "rank %d (pid %d) %s: nobody can receive what rank %d sends to it",
             op->root, engine->peer[op->root].pid,

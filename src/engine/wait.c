@@ -90,8 +90,9 @@ static motet_result compare_with(motet_engine *engine, int rank, uint64_t seq)
     shown_call a, b;
 
     /* The chain of the last says that all before it were the same. */
-    if (last == 0 || (read_call(engine, engine->rank, last, &a) &&
-                             read_call(engine, rank, last, &b) && a.chain == b.chain))
+    if (last == 0 ||
+            (read_call(engine, engine->rank, last, &a) &&
+                    read_call(engine, rank, last, &b) && a.chain == b.chain))
         return MOTET_OK;
     for (uint64_t s = seq < MOTET_CALLS ? 1 : seq - MOTET_CALLS + 1; s <= last; s++) {
         char mine_text[128], theirs_text[128];
@@ -143,7 +144,7 @@ motet_result motet_compare_calls(motet_engine *engine)
 }
 
 /* A peer that has failed shows why; the sentence becomes ours. */
-static motet_result look_at_failures(motet_engine *engine)
+motet_result motet_adopt_failure(motet_engine *engine)
 {
     for (int r = 0; r < engine->nranks; r++) {
         const motet_arena_head *head = engine->arena[r].head;
@@ -287,7 +288,7 @@ static motet_result look_around(motet_wait *wait, int rank)
 
     if (wait->start_ns == 0)
         wait->start_ns = now_ns;
-    result = look_at_failures(running->engine);
+    result = motet_adopt_failure(running->engine);
     if (result == MOTET_OK)
         result = look_at_calls(running, rank);
     if (result == MOTET_OK)

@@ -66,6 +66,9 @@ static inline motet_result motet_wait_word(const motet_running *running,
 /** Describe @p op as in "all_reduce(count 4, float, sum)", into @p buf. */
 void motet_op_describe(const motet_op *op, char *buf, size_t bytes);
 
+/** Fail as a peer has failed, with its sentence, if one has. */
+MOTET_MUST_USE motet_result motet_adopt_failure(motet_engine *engine);
+
 /** Fail: @p rank makes, or has made, another call than this rank under the same number. */
 MOTET_MUST_USE motet_result motet_mismatch(const motet_running *running, int rank);
 

@@ -20,7 +20,8 @@
 typedef struct motet_window_part {
     uint8_t *base; /* NULL: not readable in place */
     size_t bytes;
-    void *map; /* what to unmap, NULL for this rank's own */
+    void *map;          /* what to unmap, NULL for this rank's own            */
+    const void *shared; /* this rank's own: memory that is held for the others */
     size_t map_bytes;
 } motet_window_part;
 

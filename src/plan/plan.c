@@ -12,6 +12,10 @@
 /* Between two ranks one-shot and twoshot move the same bytes, and one-shot waits once. */
 #define DEFAULT_TWOSHOT_MIN (32u << 10)
 #define NEVER               UINT32_MAX
+/* Where one rank sends and another takes, both work at the same time only if there are
+ * several steps: so many, but not of less than so much. */
+#define PIPELINE_STEPS 4
+#define PIPELINE_LEAST (4u << 10)
 /* A board slot has to hold one element of every rank's slice. */
 #define MIN_SLICE_BYTES 64u
 
@@ -155,6 +159,21 @@ static size_t slice_total(const struct row *row, const motet_op *op, int nranks)
     return row->algorithm == MOTET_ALG_TWOSHOT ? (op->count + n - 1) / n : op->count;
 }
 
+/* Bytes of a slot that a step uses. */
+static size_t step_bytes(const struct row *row, const motet_op *op, size_t slices,
+        size_t capacity)
+{
+    bool exchange = !motet_kind_table[op->kind].rooted;
+    size_t piece = motet_op_bytes(op) / PIPELINE_STEPS * slices;
+    size_t least = slices * MIN_SLICE_BYTES;
+
+    if (least < PIPELINE_LEAST)
+        least = PIPELINE_LEAST;
+    if (piece < least)
+        piece = least;
+    return exchange || row->one_step || piece > capacity ? capacity : piece;
+}
+
 static bool fill(const struct row *row, const motet_op *op, int nranks,
         const motet_constants *constants, motet_plan *plan)
 {
@@ -167,7 +186,9 @@ static bool fill(const struct row *row, const motet_op *op, int nranks,
     plan->posts = row->posts;
     plan->step_count = row->one_step
             ? total
-            : elements_in(capacity / (size_t)plan->slices, element);
+            : elements_in(step_bytes(row, op, (size_t)plan->slices, capacity) /
+                              (size_t)plan->slices,
+                      element);
     if (plan->step_count == 0)
         return false;
     plan->steps = (total + plan->step_count - 1) / plan->step_count;

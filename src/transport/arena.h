@@ -76,7 +76,7 @@ typedef struct motet_call {
 typedef enum motet_life {
     MOTET_LIFE_JOINING = 0,
     MOTET_LIFE_READY = 1,
-    MOTET_LIFE_LEFT = 2, /* destroyed in good order: everything it sent is there */
+    MOTET_LIFE_LEFT = 2,   /* destroyed in good order: everything it sent is there */
     MOTET_LIFE_GAVE_UP = 3 /* ended before it was ready */
 } motet_life;
 

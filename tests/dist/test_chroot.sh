@@ -20,7 +20,7 @@ missing=0
 for pattern in 'bin/motet' 'lib*/libnccl.so.2' 'lib*/librccl.so.1' 'lib*/libmotet.so' \
     'lib*/pkgconfig/nccl.pc' 'lib*/pkgconfig/motet.pc' 'lib*/cmake/motet/motet-config.cmake' \
     'lib*/cmake/rccl/rccl-config.cmake' 'include/nccl.h' 'include/rccl/rccl.h' 'include/motet.h' \
-    'share/man/man1/motet.1*' 'share/man/man7/motet-params.7*' 'share/doc/motet/docs/api.md' \
+    'share/man/man1/motet.1*' 'share/doc/motet/docs/api.md' \
     share/doc/motet/LICENSE share/doc/motet/README.md; do
     # lib may be lib64 or lib/x86_64-linux-gnu
     if ! compgen -G "$root/root/$home/$pattern" >/dev/null &&

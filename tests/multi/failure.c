@@ -84,6 +84,19 @@ static void print_stderr(void)
         printf("---- stderr of the ranks\n%s\n----\n", text);
 }
 
+uint64_t failure_slowest_ns;
+
+/** Survivors left how long it took them to see the death. */
+static int note_slowest(const multi_spec *spec, void *shared)
+{
+    const uint64_t *took = shared;
+
+    for (int r = 0; r < spec->nranks; r++)
+        if (took[r] > failure_slowest_ns)
+            failure_slowest_ns = took[r];
+    return 0;
+}
+
 bool failure_run(const failure_test *test)
 {
     char trace[160], runtime[160];
@@ -99,6 +112,7 @@ bool failure_run(const failure_test *test)
         .arg = &victim,
         .stderr_path = failure_stderr,
         .shared_bytes = 65536,
+        .after = note_slowest,
         .victim = test->victim,
         .signal = test->signal,
         .signal_after_us = test->signal_after_us,

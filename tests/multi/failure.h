@@ -40,6 +40,9 @@ extern char failure_stderr[160];
 extern unsigned failure_kills;
 extern uint64_t failure_seed;
 
+/** Longest time between a death and a survivor's error, of the runs that passed. */
+extern uint64_t failure_slowest_ns;
+
 /** Kinds of operation that are run while a rank is killed. */
 #define FAILURE_KINDS 10
 extern const char *const failure_kind_names[FAILURE_KINDS];

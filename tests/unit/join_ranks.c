@@ -450,8 +450,8 @@ static int count_entries(const char *folder, const char *prefix)
     return n;
 }
 
-/* The main thread, and one that ThreadSanitizer runs for itself. */
-#if defined(__SANITIZE_THREAD__)
+/* The main thread, and one that ThreadSanitizer or an emulator runs for itself. */
+#if defined(__SANITIZE_THREAD__) || defined(MOTET_EMULATED)
 #define THREADS_OF_NOBODY 2
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)

@@ -34,6 +34,7 @@ static void test_every_kind_fills_its_table(void **state)
         assert_non_null(ops->alloc);
         assert_non_null(ops->free);
         assert_non_null(ops->share);
+        assert_non_null(ops->unshare);
         assert_non_null(ops->stream_check);
         assert_non_null(ops->stream_blocks);
     }
@@ -167,9 +168,36 @@ static void test_memory_can_be_handed_to_another_process(void **state)
     assert_int_equal(fd, -1);
     assert_int_equal(cpu->share(&fd, 1, &fd, &offset, &whole), MOTET_OK);
     assert_int_equal(fd, -1);
+    cpu->unshare(at + page);
     assert_int_equal(cpu->free(ptr), MOTET_OK);
     assert_int_equal(cpu->share(ptr, 1, &fd, &offset, &whole), MOTET_OK);
     assert_int_equal(fd, -1);
+}
+
+static void test_shared_memory_keeps_its_place_until_it_is_given_back(void **state)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 3 * page;
+    size_t offset, whole;
+    int fd[2], none;
+    void *ptr;
+    char *at;
+
+    (void)state;
+    assert_int_equal(cpu->alloc(bytes, &ptr), MOTET_OK);
+    at = ptr;
+    assert_int_equal(cpu->share(at, page, &fd[0], &offset, &whole), MOTET_OK);
+    assert_int_equal(cpu->share(at + page, page, &fd[1], &offset, &whole), MOTET_OK);
+    assert_int_equal(cpu->free(ptr), MOTET_OK);
+    assert_int_equal(cpu->free(ptr), MOTET_ERR_ARGUMENT);
+    assert_int_equal(cpu->share(at, page, &none, &offset, &whole), MOTET_OK);
+    assert_int_equal(none, -1);
+    cpu->unshare(at);
+    assert_int_equal(mprotect(ptr, bytes, PROT_READ | PROT_WRITE), 0); /* it is there */
+    cpu->unshare(at + page);
+    assert_int_equal(mprotect(ptr, bytes, PROT_READ | PROT_WRITE), -1);
+    cpu->unshare(at); /* of nothing: nothing happens */
+    close(fd[0]);
+    close(fd[1]);
 }
 
 static void test_threads_allocate_side_by_side(void **state)
@@ -356,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_many_allocations_live_side_by_side),
         cmocka_unit_test(test_sizes_that_cannot_be_had_are_refused),
         cmocka_unit_test(test_memory_can_be_handed_to_another_process),
+        cmocka_unit_test(test_shared_memory_keeps_its_place_until_it_is_given_back),
         cmocka_unit_test(test_threads_allocate_side_by_side),
         cmocka_unit_test(test_stream_handles_are_told_apart),
         cmocka_unit_test(test_a_cpu_rank_is_never_made_where_a_gpu_was_meant),
