@@ -15,8 +15,8 @@ long() {
         "$(git describe --always --dirty 2>/dev/null || echo unknown)"
     printf '%s, %s, %s cores\n' "$(uname -srm)" "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$(cores)"
     if have clang-19; then
-        build_preset fuzz
-        ctest --test-dir build/fuzz -L long -V --no-tests=error --parallel "$(cores)"
+        build_preset fuzz -DMOTET_FUZZ_SECONDS=600
+        ctest --test-dir build/fuzz -L fuzz --output-on-failure --no-tests=error --parallel "$(cores)"
     else
         say "SKIPPED the fuzzers: clang-19 is not installed"
     fi

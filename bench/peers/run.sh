@@ -3,7 +3,7 @@
 # motet, Open MPI, MPICH and Gloo on the same operations and sizes, interleaved, at 2, 4
 # and 8 ranks of this machine. A peer that is not installed is left out, and said so.
 #
-#   bench/peers/run.sh [--quick] [--rounds N] [--ranks "2 4 8"] [--build DIR] [--out DIR]
+#   bench/peers/run.sh [--quick] [--rounds N] [--cap MS] [--ranks "2 4 8"] [--build DIR] [--out DIR]
 #
 # Writes peers.csv (every line of every program, with its round), peers.md and peers.svg
 # to bench/results/ (or DIR). Ranks of Open MPI run under several settings; the report
@@ -26,6 +26,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --quick) rounds=1 cap=60 max=$((16 << 20)) ;;
     --rounds) rounds=${2:?} && shift ;;
+    --cap) cap=${2:?} && shift ;;
     --ranks) ranks=${2:?} && shift ;;
     --build) build=$(cd "${2:?}" && pwd) && shift ;;
     --out) out=${2:?} && shift ;;

@@ -325,7 +325,8 @@ static motet_job *take_jobs(void)
     return jobs;
 }
 
-/* All at the same time, to the end of the last. The first failure counts. */
+/* All at the same time, to the end of the last. The first failure counts, but one that
+ * says why goes before those of the ranks that it left alone. */
 static motet_result run_jobs(motet_job *jobs)
 {
     motet_result first = MOTET_OK;
@@ -350,7 +351,9 @@ static motet_result run_jobs(motet_job *jobs)
         if (job->has_thread)
             pthread_join(job->thread, NULL);
         result = job_settle(job);
-        if (first == MOTET_OK && result != MOTET_OK) {
+        if (result != MOTET_OK &&
+                (first == MOTET_OK ||
+                        (first == MOTET_ERR_REMOTE && result != MOTET_ERR_REMOTE))) {
             first = result;
             snprintf(text, sizeof(text), "%s", motet_error_trail());
         }

@@ -19,9 +19,10 @@ MOTET_API ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asy
     if (result != MOTET_OK)
         return motet_api_report_comm(comm, result);
     *asyncError = (ncclResult_t)motet_comm_async(motet_api_handle(comm));
-    if (*asyncError != ncclSuccess && *asyncError != ncclInProgress)
-        (void)motet_api_report_comm(comm,
-                (motet_result)*asyncError); /* for GetLastError */
+    /* For GetLastError, and once in the log: it is polled. */
+    if (*asyncError != ncclSuccess && *asyncError != ncclInProgress &&
+            atomic_exchange(&motet_api_handle(comm)->told, 1) == 0)
+        (void)motet_api_report_comm(comm, (motet_result)*asyncError);
     return ncclSuccess;
 }
 MOTET_ALIAS(ncclCommGetAsyncError, pncclCommGetAsyncError);

@@ -67,6 +67,7 @@ typedef struct motet_comm {
     _Atomic uint32_t forked;   /* made before a fork, seen in the child */
     _Atomic uint32_t cancel;   /* ends whatever the creation waits for  */
     _Atomic uint32_t disposed; /* somebody has taken it upon himself to free it */
+    _Atomic uint32_t told;     /* a poll of its state has reported its failure  */
     motet_result start_result;
     int rank, nranks, ordinal;
     uint64_t number; /* alike on all ranks */

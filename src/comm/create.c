@@ -271,6 +271,22 @@ static motet_result await_ready(motet_comm *comm, uint64_t deadline_ns)
     return MOTET_OK;
 }
 
+/* Ranks of this process end with it: once they are ready, nothing is learned from their
+ * life lines, and a process of many ranks would need many descriptors. */
+static void close_siblings(motet_comm *comm, const making *m)
+{
+    for (int r = 0; r < comm->nranks; r++) {
+        int fd = comm->watch_fd[2 * r];
+        motet_hello hello;
+
+        hello_of(m, r, &hello);
+        if (hello.process != m->hello.process || fd < 0)
+            continue;
+        comm->watch_fd[2 * r] = -1;
+        close(fd);
+    }
+}
+
 static motet_comm *comm_of(motet_watch_item *item)
 {
     return (motet_comm *)(void *)((char *)item - offsetof(motet_comm, watch));
@@ -330,7 +346,10 @@ static motet_result make(motet_comm *comm, const motet_comm_spec *spec, making *
         result = start_engine(comm, m);
     if (result == MOTET_OK)
         result = await_ready(comm, m->deadline_ns);
-    return result == MOTET_OK ? watch(comm) : result;
+    if (result != MOTET_OK)
+        return result;
+    close_siblings(comm, m);
+    return watch(comm);
 }
 
 static void close_fd(int fd)

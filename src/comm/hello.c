@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 /* The CPU quota of this process's control group (cgroup v2), in percent of a core. */
 static uint32_t cpu_quota_percent(void)
@@ -24,13 +25,32 @@ static uint32_t cpu_quota_percent(void)
     return percent;
 }
 
+/* What tells this process from all others, whatever pid each sees of it. */
+static uint64_t process_token(uint64_t fresh)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t token;
+    static pid_t pid;
+    uint64_t mine;
+
+    pthread_mutex_lock(&lock);
+    if (pid != getpid()) { /* the first time, or a forked child */
+        token = fresh;
+        pid = getpid();
+    }
+    mine = token;
+    pthread_mutex_unlock(&lock);
+    return mine;
+}
+
 motet_result motet_hello_fill(motet_hello *hello)
 {
-    uint64_t random[2];
+    uint64_t random[3];
     cpu_set_t set;
 
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
         return motet_fail_errno(MOTET_ERR_SYSTEM, "get random numbers");
+    hello->process = process_token(random[2]);
     hello->nonce = random[0];
     hello->number = random[1];
     hello->quota_percent = cpu_quota_percent();

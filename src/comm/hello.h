@@ -11,6 +11,7 @@
 typedef struct motet_hello {
     uint64_t nonce;            /* written into the rank's arena: proves the mapping  */
     uint64_t number;           /* rank 0's names the communicator                    */
+    uint64_t process;          /* alike in the ranks of one process, and only there  */
     motet_constants constants; /* rank 0's count                           */
     int32_t ordinal;
     uint32_t quota_percent; /* CPU quota of the rank's group, 0 = none     */

@@ -311,7 +311,7 @@ static ALWAYS_INLINE void reduce_part(reduce_case c, const motet_reduce_args *a,
         vec next = load_partly(c.type, source(a, k, at), bytes);
         v = combine(c.type, c.op, v, term(c, a, k, next));
     }
-    uint8_t bias[VEC_BYTES];
+    uint8_t bias[VEC_BYTES] = { 0 };
     if (c.bias)
         load_part(bias, (const char *)a->bias + at, bytes);
     uint8_t out[VEC_BYTES];

@@ -80,16 +80,12 @@ int registration_make(struct registration *r, struct ranks *self,
             int at = 2 * i + side;
             size_t bytes = b->bytes + b->offset;
 
-            ncclWindow_t window = NULL;
-
             if (r->kind == 1)
                 result = lib->comm_register(comms[i], b->base[at], bytes,
-                        &r->handle[at]);
+                        &r->handle[at].buffer);
             else
-                result = lib->window_register(comms[i], b->base[at], bytes, &window,
-                        NCCL_WIN_COLL_SYMMETRIC);
-            if (r->kind == 2)
-                r->handle[at] = window;
+                result = lib->window_register(comms[i], b->base[at], bytes,
+                        &r->handle[at].window, NCCL_WIN_COLL_SYMMETRIC);
         }
         ended = lib->group_end();
         result = result != ncclSuccess ? result : ended;
@@ -105,9 +101,9 @@ void registration_drop(struct registration *r, const struct ranks *self,
 {
     for (int i = 0; r->handle != NULL && i < 2 * self->count; i++) {
         if (r->kind == 1)
-            (void)lib->comm_deregister(comms[i / 2], r->handle[i]);
+            (void)lib->comm_deregister(comms[i / 2], r->handle[i].buffer);
         else
-            (void)lib->window_deregister(comms[i / 2], r->handle[i]);
+            (void)lib->window_deregister(comms[i / 2], r->handle[i].window);
     }
     free(r->handle);
     r->handle = NULL;

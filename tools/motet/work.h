@@ -28,8 +28,11 @@ void buffers_free(struct buffers *b);
 
 /** Registration of the buffers with every communicator. */
 struct registration {
-    int kind;      /* 0 none, 1 ncclCommRegister, 2 ncclCommWindowRegister */
-    void **handle; /* one for each of b->base */
+    int kind; /* 0 none, 1 ncclCommRegister, 2 ncclCommWindowRegister */
+    union {
+        void *buffer;        /* kind 1 */
+        ncclWindow_t window; /* kind 2 */
+    } *handle;               /* one for each of b->base */
 };
 
 int registration_make(struct registration *r, struct ranks *self,
