@@ -96,16 +96,20 @@ static bool makes(const motet_job *job)
             job->comm != NULL;
 }
 
+/* An exchange that was asked for and does not take place. */
+static void skip_exchange(motet_comm *comm, uint64_t number)
+{
+    if (motet_exchange_begin(comm, number) != MOTET_OK)
+        motet_error_clear();
+    motet_exchange_end(comm);
+}
+
 static void job_free(motet_job *job)
 {
-    if (job->derive.parent != NULL) { /* it did not run */
-        motet_exchange_begin(job->derive.parent, job->derive.exchange);
-        motet_exchange_end(job->derive.parent, job->derive.exchange);
-    }
-    if (job->has_exchange) { /* as above */
-        motet_exchange_begin(job->comm, job->exchange);
-        motet_exchange_end(job->comm, job->exchange);
-    }
+    if (job->derive.parent != NULL)
+        skip_exchange(job->derive.parent, job->derive.exchange);
+    if (job->has_exchange)
+        skip_exchange(job->comm, job->exchange);
     while (job->windows != NULL) {
         motet_window_wish *next = job->windows->next;
 
@@ -124,9 +128,8 @@ void motet_job_drop(motet_job *job)
 /* All windows of one communicator, in order, up to the first that fails. */
 static motet_result register_windows(motet_job *job)
 {
-    motet_result result = MOTET_OK;
+    motet_result result = motet_exchange_begin(job->comm, job->exchange);
 
-    motet_exchange_begin(job->comm, job->exchange);
     while (job->windows != NULL) {
         motet_window_wish *wish = job->windows;
         motet_registration *made = NULL;
@@ -139,7 +142,7 @@ static motet_result register_windows(motet_job *job)
         job->windows = wish->next;
         free(wish);
     }
-    motet_exchange_end(job->comm, job->exchange);
+    motet_exchange_end(job->comm);
     job->has_exchange = false;
     return result;
 }
@@ -282,9 +285,10 @@ static motet_result register_now(motet_comm *comm, const motet_window_wish *wish
 
     if (result != MOTET_OK)
         return result;
-    motet_exchange_begin(comm, exchange);
-    result = motet_register(comm, wish->base, wish->bytes, true, &made);
-    motet_exchange_end(comm, exchange);
+    result = motet_exchange_begin(comm, exchange);
+    if (result == MOTET_OK)
+        result = motet_register(comm, wish->base, wish->bytes, true, &made);
+    motet_exchange_end(comm);
     if (result == MOTET_OK)
         *wish->handle = (ncclWindow_t)(void *)made;
     return result;

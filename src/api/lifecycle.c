@@ -476,15 +476,9 @@ MOTET_ALIAS(ncclCommFinalize, pncclCommFinalize);
 /* Is the handle one that can be freed? A forked child's can. */
 static motet_result check_end(const char *call, ncclComm_t comm)
 {
-    motet_comm *c = motet_api_handle(comm);
     motet_result result = motet_api_comm(call, comm);
 
-    if (result == MOTET_OK && motet_group_holds(c))
-        return motet_fail(MOTET_ERR_USAGE,
-                "%s : a call in this thread's open group still uses the communicator, "
-                "end the group first",
-                call);
-    return result == MOTET_ERR_USAGE && atomic_load(&c->forked) ? MOTET_OK : result;
+    return result == MOTET_ERR_USAGE ? MOTET_OK : result;
 }
 
 MOTET_API ncclResult_t pncclCommDestroy(ncclComm_t comm)
@@ -494,6 +488,10 @@ MOTET_API ncclResult_t pncclCommDestroy(ncclComm_t comm)
     if (comm == NULL)
         return ncclSuccess;
     result = check_end("CommDestroy", comm);
+    if (result == MOTET_OK && motet_group_holds(motet_api_handle(comm)))
+        result = motet_fail(MOTET_ERR_USAGE,
+                "CommDestroy : a call in this thread's open group still uses the "
+                "communicator, end the group first");
     if (result == MOTET_OK)
         result = motet_comm_destroy(motet_api_handle(comm));
     return motet_api_report(result);

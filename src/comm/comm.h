@@ -86,7 +86,8 @@ typedef struct motet_comm {
 
     _Atomic uint64_t tickets, turn, waiting;
     _Atomic uint32_t running;              /* a thread is inside the engine */
-    _Atomic uint64_t exchanges, exchanged; /* drawn, over: see exchange.c   */
+    _Atomic uint64_t exchanges, exchanged; /* drawn, over: see exchange.c */
+    _Atomic uint32_t exchanging;           /* begun and not over            */
     pthread_mutex_t lock;                  /* what follows, and waiting for turns */
     pthread_cond_t turned;
     motet_batch *free_batches;
@@ -184,14 +185,19 @@ motet_result motet_comm_drain(motet_comm *comm);
 /* ---- exchanges with the other ranks, out of band (exchange.c) ---- */
 
 /**
- * Draw a number for an exchange of @p comm, which waits for it before it ends. Whoever
- * has one calls begin and end once each, whether or not anything is said in between.
+ * Draw a number for an exchange of @p comm. Whoever has one calls begin and end once each,
+ * whatever begin returns.
  * @retval MOTET_ERR_ARGUMENT the communicator is being ended.
  */
 MOTET_MUST_USE motet_result motet_exchange_draw(motet_comm *comm, uint64_t *number_out);
-/** Wait until the exchanges before @p number are over. */
-void motet_exchange_begin(motet_comm *comm, uint64_t number);
-void motet_exchange_end(motet_comm *comm, uint64_t number);
+/**
+ * Wait until the exchanges before @p number are over.
+ * @retval MOTET_ERR_ARGUMENT the communicator is being ended, and nothing may be said.
+ */
+MOTET_MUST_USE motet_result motet_exchange_begin(motet_comm *comm, uint64_t number);
+void motet_exchange_end(motet_comm *comm);
+/** Wait for all that were drawn, unless the communicator is being ended. */
+void motet_exchange_await_all(motet_comm *comm);
 
 /* ---- operations (launch.c) ---- */
 

@@ -220,12 +220,13 @@ motet_result motet_comm_derive(motet_comm *child, motet_derive *derive)
     d->deadline_ns = motet_deadline_after_s(parent->init_timeout_s);
     for (int r = 0; r < parent->nranks; r++)
         d->member[r] = derive->excluded == NULL || !derive->excluded[r];
-    motet_exchange_begin(parent, derive->exchange);
-    if (derive->abort_first)
+    result = motet_exchange_begin(parent, derive->exchange);
+    if (result == MOTET_OK && derive->abort_first)
         stop_parent(parent);
-    result = settle(d, child != NULL, &spec);
-    motet_exchange_end(parent, derive->exchange);
+    if (result == MOTET_OK)
+        result = settle(d, child != NULL, &spec);
     derive->parent = NULL;
+    motet_exchange_end(parent);
     free(d);
     return result == MOTET_OK && child != NULL ? motet_comm_start(child, &spec)
                                                : result;

@@ -114,7 +114,7 @@ static void await_quiet(motet_comm *comm)
 
     while (atomic_load(&comm->running) ||
             atomic_load(&comm->turn) != atomic_load(&comm->tickets) ||
-            atomic_load(&comm->exchanged) != atomic_load(&comm->exchanges))
+            atomic_load(&comm->exchanging))
         nanosleep(&nap, NULL);
 }
 
@@ -159,6 +159,7 @@ motet_result motet_comm_destroy(motet_comm *comm)
     await_creation(comm);
     if (started(comm) && motet_comm_drain(comm) != MOTET_OK)
         motet_error_clear(); /* it has said so before; destroying it succeeds */
+    motet_exchange_await_all(comm);
     if (atomic_exchange(&comm->disposed, 1) == 0)
         dispose(comm, !broken(comm));
     return MOTET_OK;

@@ -93,6 +93,12 @@ static void free_struct(motet_comm *comm)
     free(comm);
 }
 
+/* A queued exchange will still look at it. */
+static bool pinned(const motet_comm *comm)
+{
+    return atomic_load(&comm->exchanged) != atomic_load(&comm->exchanges);
+}
+
 void motet_comm_bury(motet_comm *comm)
 {
     motet_comm **at = &table, *old = NULL;
@@ -107,10 +113,12 @@ void motet_comm_bury(motet_comm *comm)
     motet_table_changed();
     comm->next = graveyard;
     graveyard = comm;
-    for (at = &graveyard; *at != NULL && graves < GRAVES; at = &(*at)->next)
+    for (at = &graveyard; *at != NULL && (graves < GRAVES || pinned(*at));
+            at = &(*at)->next)
         graves++;
     old = *at;
-    *at = NULL;
+    if (old != NULL)
+        *at = old->next;
     pthread_mutex_unlock(&table_lock);
     if (old != NULL)
         free_struct(old);

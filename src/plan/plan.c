@@ -221,8 +221,9 @@ motet_result motet_plan_make(const motet_op *op, int nranks,
             return MOTET_OK;
         }
     }
-    return motet_fail(MOTET_ERR_USAGE, "no algorithm serves %s of %zu bytes%s%s",
+    return motet_fail(MOTET_ERR_USAGE, "no algorithm serves %s of %zu bytes%s%s%s",
             motet_kind_table[op->kind].name, motet_op_bytes(op),
+            op->bias != NULL ? " with a bias" : "",
             forced != MOTET_ALG_NONE ? ": MOTET_ALGO forces " : "",
             forced != MOTET_ALG_NONE ? motet_algorithm_names[forced] : "");
 }

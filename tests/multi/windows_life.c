@@ -420,6 +420,25 @@ static void a_rank_that_left_ends_a_registration(multi_rank *rank)
     (void)multi_ok(rank, ncclMemFree(buf), "ncclMemFree");
 }
 
+/* Who gives up inside a group may abort there; the group's exchanges then do not happen. */
+static void abort_in_an_open_group(multi_rank *rank)
+{
+    int32_t *buf = get(rank, BYTES);
+    ncclComm_t comm = NULL, child = NULL;
+    ncclWindow_t win = NULL;
+
+    if (!multi_comm(rank, 4, &comm))
+        return;
+    (void)multi_ok(rank, ncclGroupStart(), "ncclGroupStart");
+    (void)add(rank, comm, buf, BYTES, &win);
+    (void)multi_ok(rank, ncclCommSplit(comm, 0, 0, &child, NULL), "split");
+    (void)multi_barrier(rank); /* the other's abort is seen here, too */
+    (void)multi_ok(rank, ncclCommAbort(comm), "ncclCommAbort");
+    (void)multi_check(rank, ncclGroupEnd() != ncclSuccess, "the group says success");
+    (void)multi_check(rank, win == NULL && child == NULL, "an output was written");
+    (void)multi_ok(rank, ncclMemFree(buf), "ncclMemFree");
+}
+
 /* ---- streams ---- */
 
 /* Windows come and go while operations in another one are queued. */
@@ -486,6 +505,8 @@ const windows_test windows_lives[] = {
             MULTI_PROCESSES, 3, 0, 0, NULL, 1, SIGKILL, 100000 },
     { "a registration ends when a rank leaves", a_rank_that_left_ends_a_registration,
             MULTI_PROCESSES, 3, 0, 0, NULL, 0, 0, 0 },
+    { "an abort inside a group ends what the group has gathered",
+            abort_in_an_open_group, MULTI_PROCESSES, 2, 0, 0, NULL, 0, 0, 0 },
     { "windows come and go while a stream works in another", while_a_stream_works,
             MULTI_PROCESSES, 2, 0, 0, NULL, 0, 0, 0 },
     { NULL, NULL, MULTI_THREADS, 0, 0, 0, NULL, 0, 0, 0 },

@@ -282,9 +282,9 @@ static void *take_a_turn(void *arg)
 {
     waiter *w = arg;
 
-    motet_exchange_begin(w->comm, w->number);
-    w->place = atomic_fetch_add(w->order, 1);
-    motet_exchange_end(w->comm, w->number);
+    if (motet_exchange_begin(w->comm, w->number) == MOTET_OK)
+        w->place = atomic_fetch_add(w->order, 1);
+    motet_exchange_end(w->comm);
     return NULL;
 }
 
@@ -297,7 +297,7 @@ static void test_exchanges_run_in_the_order_in_which_they_were_drawn(void **stat
     (void)state;
     make_comms(1, &comm);
     for (int i = 0; i < 4; i++) {
-        w[i] = (waiter){ .comm = comm, .order = &order };
+        w[i] = (waiter){ .comm = comm, .order = &order, .place = -1 };
         assert_int_equal(motet_exchange_draw(comm, &w[i].number), MOTET_OK);
     }
     for (int i = 3; i >= 0; i--) {
@@ -324,19 +324,45 @@ static void test_the_end_waits_for_an_exchange_and_refuses_the_next(void **state
     void *failed;
 
     (void)state;
+    for (int begun = 0; begun < 2; begun++) {
+        make_comms(1, &comm);
+        assert_int_equal(motet_exchange_draw(comm, &number), MOTET_OK);
+        if (begun)
+            assert_int_equal(motet_exchange_begin(comm, number), MOTET_OK);
+        assert_int_equal(pthread_create(&thread, NULL, destroy_thread, comm), 0);
+        sleep_ms(30);
+        assert_true(motet_comm_live(comm));
+        if (!begun)
+            assert_int_equal(motet_exchange_begin(comm, number), MOTET_OK);
+        motet_exchange_end(comm);
+        pthread_join(thread, &failed);
+        assert_null(failed);
+        assert_false(motet_comm_live(comm));
+        assert_int_equal(motet_exchange_draw(comm, &next), MOTET_ERR_ARGUMENT);
+    }
+}
+
+/* The group that holds it may never end; its communicator must go all the same. */
+static void test_an_abort_does_not_wait_for_an_exchange_that_has_not_begun(void **state)
+{
+    uint64_t number[2];
+    motet_comm *comm;
+
+    (void)state;
     make_comms(1, &comm);
-    assert_int_equal(motet_exchange_draw(comm, &number), MOTET_OK);
-    motet_exchange_begin(comm, number);
-    assert_int_equal(pthread_create(&thread, NULL, destroy_thread, comm), 0);
-    while (!atomic_load(&comm->disposed))
-        sleep_ms(1);
-    sleep_ms(20);
-    assert_true(motet_comm_live(comm));
-    motet_exchange_end(comm, number);
-    pthread_join(thread, &failed);
-    assert_null(failed);
-    assert_false(motet_comm_live(comm));
-    assert_int_equal(motet_exchange_draw(comm, &next), MOTET_ERR_ARGUMENT);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(motet_exchange_draw(comm, &number[i]), MOTET_OK);
+    assert_int_equal(motet_comm_abort(comm), MOTET_OK);
+    for (int i = 0; i < 40; i++) { /* the graveyard must keep it meanwhile */
+        motet_comm *other;
+
+        make_comms(1, &other);
+        assert_int_equal(motet_comm_destroy(other), MOTET_OK);
+    }
+    for (int i = 1; i >= 0; i--) {
+        assert_int_equal(motet_exchange_begin(comm, number[i]), MOTET_ERR_ARGUMENT);
+        motet_exchange_end(comm);
+    }
 }
 
 /* ---- batches ---- */
@@ -564,6 +590,8 @@ int main(void)
         cmocka_unit_test(test_a_window_of_one_rank_is_a_handle),
         cmocka_unit_test(test_exchanges_run_in_the_order_in_which_they_were_drawn),
         cmocka_unit_test(test_the_end_waits_for_an_exchange_and_refuses_the_next),
+        cmocka_unit_test(
+                test_an_abort_does_not_wait_for_an_exchange_that_has_not_begun),
         cmocka_unit_test(test_batches_are_used_again_with_their_room),
         cmocka_unit_test(test_a_group_names_so_many_streams_and_no_more),
         cmocka_unit_test(test_ranks_of_one_thread_run_at_the_same_time),
