@@ -13,27 +13,12 @@
 _Static_assert(sizeof(ncclUniqueId) == sizeof(motet_id),
         "an id is what NCCL's clients carry");
 
-static motet_result load_params(motet_params **out)
-{
-    motet_params *params = malloc(sizeof(*params));
-    motet_result result;
-
-    if (params == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "parameters");
-    result = motet_params_from_environment(params);
-    if (result == MOTET_OK)
-        *out = params;
-    else
-        free(params);
-    return result;
-}
-
 /* A configuration, from the caller's, a parent's, and the environment. */
 static motet_result parse_config(const ncclConfig_t *config, const motet_config *parent,
         motet_config *out)
 {
     motet_params *params = NULL;
-    motet_result result = load_params(&params);
+    motet_result result = motet_params_new(&params);
 
     if (result == MOTET_OK) {
         result = motet_config_parse(config, parent, params, out);
@@ -61,7 +46,7 @@ MOTET_API ncclResult_t pncclGetUniqueId(ncclUniqueId *uniqueId)
         return motet_api_report(motet_fail(MOTET_ERR_ARGUMENT,
                 "GetUniqueId : uniqueId argument is NULL"));
     motet_fork_guard();
-    result = load_params(&params);
+    result = motet_params_new(&params);
     if (result == MOTET_OK) {
         result = motet_id_create(params, &id);
         free(params);
@@ -101,6 +86,7 @@ typedef struct init_call {
 
 static motet_result init_rank(const init_call *c)
 {
+    const motet_device_ops *device;
     motet_job *job;
     motet_result result;
 
@@ -114,7 +100,7 @@ static motet_result init_rank(const init_call *c)
         return motet_fail(MOTET_ERR_USAGE,
                 "%d ranks were asked for, and %d are the most", c->nranks,
                 MOTET_MAX_RANKS);
-    MOTET_TRY(motet_comm_check_device(c->choice), "CommInitRank");
+    MOTET_TRY(motet_device_choose_now(c->choice, &device), "CommInitRank");
     MOTET_TRY(motet_job_new(MOTET_JOB_INIT, &job), "CommInitRank");
     job->spec = (motet_comm_spec){
         .nranks = c->nranks,
@@ -224,10 +210,11 @@ static motet_result check_list(int ndev, const int *devlist)
 
 static motet_result init_all(ncclComm_t *comm, int ndev, const int *devlist)
 {
+    const motet_device_ops *device;
     ncclUniqueId id;
     motet_result result;
 
-    MOTET_TRY(motet_comm_check_device(MOTET_CHOOSE_AUTO), "CommInitAll");
+    MOTET_TRY(motet_device_choose_now(MOTET_CHOOSE_AUTO, &device), "CommInitAll");
     if (comm == NULL || ndev < 0)
         return motet_fail(MOTET_ERR_ARGUMENT, "CommInitAll : %s",
                 comm == NULL ? "comm argument is NULL" : "ndev is negative");
@@ -310,12 +297,13 @@ static motet_result derive(const motet_derive *what, const ncclConfig_t *config,
 static motet_result split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
         const ncclConfig_t *config)
 {
+    const motet_device_ops *device;
     motet_derive what = { .how = MOTET_SPLIT,
         .parent = motet_api_handle(comm),
         .color = color,
         .key = key };
 
-    MOTET_TRY(motet_comm_check_device(MOTET_CHOOSE_AUTO), "CommSplit");
+    MOTET_TRY(motet_device_choose_now(MOTET_CHOOSE_AUTO, &device), "CommSplit");
     MOTET_TRY(check_parent("CommSplit", comm), "split");
     if (newcomm == NULL)
         return motet_fail(MOTET_ERR_ARGUMENT, "CommSplit : newcomm argument is NULL");
@@ -393,7 +381,7 @@ MOTET_API ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *uniqu
         return finish(comm,
                 motet_fail(MOTET_ERR_ARGUMENT,
                         "CommGetUniqueId : uniqueId argument is NULL"));
-    result = load_params(&params);
+    result = motet_params_new(&params);
     if (result == MOTET_OK) {
         if (motet_param_text(params, MOTET_P_COMM_ID)[0] != '\0')
             result = motet_fail(MOTET_ERR_USAGE,

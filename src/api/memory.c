@@ -6,21 +6,6 @@
 
 #include <stdlib.h>
 
-/* The device kind that a call without a communicator means. */
-static motet_result device_of_process(const motet_device_ops **out)
-{
-    motet_params *params = malloc(sizeof(*params));
-    motet_result result;
-
-    if (params == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "parameters");
-    result = motet_params_from_environment(params);
-    if (result == MOTET_OK)
-        result = motet_device_choose(params, MOTET_CHOOSE_AUTO, out);
-    free(params);
-    return result;
-}
-
 MOTET_API ncclResult_t pncclMemAlloc(void **ptr, size_t size)
 {
     const motet_device_ops *device;
@@ -29,7 +14,7 @@ MOTET_API ncclResult_t pncclMemAlloc(void **ptr, size_t size)
     if (ptr == NULL)
         return motet_api_report(
                 motet_fail(MOTET_ERR_ARGUMENT, "MemAlloc : ptr argument is NULL"));
-    result = device_of_process(&device);
+    result = motet_device_choose_now(MOTET_CHOOSE_AUTO, &device);
     if (result == MOTET_OK)
         result = device->alloc(size, ptr);
     return motet_api_report(result);
@@ -39,7 +24,7 @@ MOTET_ALIAS(ncclMemAlloc, pncclMemAlloc);
 MOTET_API ncclResult_t pncclMemFree(void *ptr)
 {
     const motet_device_ops *device;
-    motet_result result = device_of_process(&device);
+    motet_result result = motet_device_choose_now(MOTET_CHOOSE_AUTO, &device);
 
     if (result == MOTET_OK)
         result = device->free(ptr);

@@ -159,15 +159,8 @@ static motet_result describe_device(motet_device kind, int ordinal,
 {
     const motet_device_ops *device;
     motet_device_info described;
-    motet_params *params = malloc(sizeof(*params));
-    motet_result result;
+    motet_result result = motet_device_choose_now((motet_device_choice)kind, &device);
 
-    if (params == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "parameters");
-    result = motet_params_from_environment(params);
-    if (result == MOTET_OK)
-        result = motet_device_choose(params, (motet_device_choice)kind, &device);
-    free(params);
     if (result == MOTET_OK)
         result = device->describe(ordinal, &described);
     if (result == MOTET_OK)

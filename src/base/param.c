@@ -358,3 +358,19 @@ motet_result motet_params_from_environment(motet_params *out)
     log_what_is_set();
     return MOTET_OK;
 }
+
+motet_result motet_params_new(motet_params **out)
+{
+    motet_params *params = malloc(sizeof(*params));
+    motet_result result;
+
+    if (params == NULL)
+        return motet_fail_errno(MOTET_ERR_SYSTEM, "parameters of %zu bytes",
+                sizeof(*params));
+    result = motet_params_from_environment(params);
+    if (result == MOTET_OK)
+        *out = params;
+    else
+        free(params);
+    return result;
+}

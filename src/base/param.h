@@ -102,6 +102,9 @@ MOTET_MUST_USE motet_result motet_params_from_environment(motet_params *out);
  */
 const char *motet_param_environment(const char *name);
 
+/** A snapshot on the heap, from motet_params_from_environment(); free() it. */
+MOTET_MUST_USE motet_result motet_params_new(motet_params **out);
+
 static inline int64_t motet_param(const motet_params *params, motet_param_id id)
 {
     return params->value[id].number;

@@ -134,9 +134,6 @@ MOTET_MUST_USE motet_result motet_comm_start(motet_comm *comm,
 /** Creation has ended with @p result: set the state, and keep the thread's trail if it failed. */
 void motet_comm_started(motet_comm *comm, motet_result result);
 
-/** The part of motet_comm_start() that needs no peer: whether a device is there. */
-MOTET_MUST_USE motet_result motet_comm_check_device(motet_device_choice choice);
-
 typedef enum motet_derive_how {
     MOTET_SPLIT,
     MOTET_SHRINK,

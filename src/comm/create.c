@@ -35,28 +35,13 @@ typedef struct making {
     uint64_t deadline_ns;
 } making;
 
-motet_result motet_comm_check_device(motet_device_choice choice)
-{
-    const motet_device_ops *device;
-    motet_params *params = malloc(sizeof(*params));
-    motet_result result;
-
-    if (params == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "parameters");
-    result = motet_params_from_environment(params);
-    if (result == MOTET_OK)
-        result = motet_device_choose(params, choice, &device);
-    free(params);
-    return result;
-}
-
 static motet_result read_settings(motet_comm *comm, const motet_comm_spec *spec,
         making *m)
 {
     motet_constants *constants = &m->hello.constants;
     int64_t chunk, path;
 
-    MOTET_TRY(motet_params_from_environment(m->params), "read the environment");
+    MOTET_TRY(motet_params_new(&m->params), "read the environment");
     MOTET_TRY(motet_device_choose(m->params, spec->choice, &comm->device),
             "choose a device");
     path = motet_param(m->params, MOTET_P_PATH);
@@ -369,9 +354,7 @@ motet_result motet_comm_start(motet_comm *comm, const motet_comm_spec *spec)
     comm->ordinal = spec->ordinal;
     comm->config = spec->config;
     m.hello.ordinal = spec->ordinal;
-    m.params = malloc(sizeof(*m.params));
-    result = m.params == NULL ? motet_fail_errno(MOTET_ERR_SYSTEM, "parameters")
-                              : make(comm, spec, &m);
+    result = make(comm, spec, &m);
     free(m.params);
     motet_roster_release(&m.roster);
     motet_arena_release(&m.own);
@@ -383,8 +366,7 @@ motet_result motet_comm_start(motet_comm *comm, const motet_comm_spec *spec)
     else
         motet_info(MOTET_SUB_INIT,
                 "comm %p rank %d nranks %d device %s %d number %016llx path shared%s - "
-                "Init "
-                "COMPLETE",
+                "Init COMPLETE",
                 (void *)comm, comm->rank, comm->nranks, comm->device->name,
                 comm->ordinal, (unsigned long long)comm->number,
                 comm->engine.oversubscribed ? " oversubscribed" : "");

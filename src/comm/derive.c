@@ -101,12 +101,9 @@ static void place(const deriving *d, motet_comm_spec *spec, int *leader_out)
 
 static motet_result make_id(motet_id *out)
 {
-    motet_params *params = malloc(sizeof(*params));
-    motet_result result;
+    motet_params *params = NULL;
+    motet_result result = motet_params_new(&params);
 
-    if (params == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "parameters");
-    result = motet_params_from_environment(params);
     if (result == MOTET_OK) {
         /* An address that was given for the whole job is in use: children have their own. */
         params->value[MOTET_P_COMM_ID].text[0] = '\0';

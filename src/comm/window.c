@@ -90,7 +90,7 @@ static motet_result meet(registering *g, int fd, const part_blob *blob,
         motet_roster *roster)
 {
     motet_comm *comm = g->comm;
-    motet_params *params = malloc(sizeof(*params));
+    motet_params *params = NULL;
     motet_id id;
     motet_join_args args = {
         .rank = comm->rank,
@@ -105,9 +105,7 @@ static motet_result meet(registering *g, int fd, const part_blob *blob,
     };
     motet_result result;
 
-    if (params == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "parameters");
-    result = motet_params_from_environment(params);
+    result = motet_params_new(&params);
     if (result == MOTET_OK)
         result = invite(g, params, &id);
     if (result == MOTET_OK)

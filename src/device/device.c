@@ -6,6 +6,7 @@
 #include "device/device.h"
 
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
 
 const motet_device_ops *const motet_devices[] = { &motet_device_cpu, NULL };
@@ -98,4 +99,16 @@ motet_result motet_device_choose(const motet_params *params, motet_device_choice
     }
     *ops_out = &motet_device_cpu;
     return MOTET_OK;
+}
+
+motet_result motet_device_choose_now(motet_device_choice choice,
+        const motet_device_ops **ops_out)
+{
+    motet_params *params = NULL;
+    motet_result result = motet_params_new(&params);
+
+    if (result == MOTET_OK)
+        result = motet_device_choose(params, choice, ops_out);
+    free(params);
+    return result;
 }

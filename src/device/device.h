@@ -75,4 +75,8 @@ extern const motet_device_ops *const motet_devices[];
 MOTET_MUST_USE motet_result motet_device_choose(const motet_params *params,
         motet_device_choice choice, const motet_device_ops **ops_out);
 
+/** motet_device_choose() with the environment as it is now. */
+MOTET_MUST_USE motet_result motet_device_choose_now(motet_device_choice choice,
+        const motet_device_ops **ops_out);
+
 #endif

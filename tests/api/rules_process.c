@@ -90,6 +90,9 @@ static int look_in_child(ncclComm_t comm, cudaStream_t stream)
     if (motet_stream_query(stream) != ncclInvalidArgument)
         return 12;
     (void)ncclCommDestroy(comm);
+#ifdef __SANITIZE_ADDRESS__
+    return 0; /* its allocator may be locked for ever in a child of several threads */
+#endif
     if (ncclCommInitAll(&own, 1, NULL) != ncclSuccess)
         return 13; /* a child may begin anew */
     if (ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, own, NULL) != ncclSuccess ||
