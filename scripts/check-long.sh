@@ -28,5 +28,5 @@ long() {
 }
 
 scripts/deps.sh check
-long </dev/null 2>&1 | tee "$log.part"
+long </dev/null 2>&1 | sed "s#$PWD#.#g" | tee "$log.part"
 mv "$log.part" "$log"
