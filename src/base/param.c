@@ -313,7 +313,7 @@ static void warn_about_file(const motet_conf *file, bool named)
         warn_if_unknown(file->pairs[i].key, file->path);
 }
 
-/* What a person set for the job, as against what every session has. */
+/* What a person set for the job, as against what every login has. */
 static bool is_worth_a_line(const char *name)
 {
     return strcmp(name, "HOME") != 0 && strncmp(name, "XDG_", 4) != 0;
