@@ -54,11 +54,12 @@ static void run_apart(int (*fn)(void))
 /* Rank 0's sentence, and whether all have the same one with @p part. */
 static int all_failed_with(const group *g, const char *part)
 {
+    for (int i = 0; i < g->nranks; i++)
+        if (strcmp(g->outcome[i].trail, "no namespaces") == 0)
+            return 77; /* the others could only wait for it */
     for (int i = 0; i < g->nranks; i++) {
         const rank_outcome *outcome = &g->outcome[i];
 
-        if (strcmp(outcome->trail, "no namespaces") == 0)
-            return 77;
         if (outcome->done && outcome->result == MOTET_ERR_USAGE &&
                 strstr(outcome->trail, part) != NULL &&
                 strcmp(outcome->trail, g->outcome[0].trail) == 0)
