@@ -8,7 +8,7 @@
  * mapped and proved everybody's arena, and goes on when all have said so. Until then
  * a rank that ends tells the others through its life line.
  */
-#include "comm/hello.h"
+#include "comm/introduction.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,7 +28,7 @@ enum { PATH_AUTO, PATH_SHARED };
 /* What is made on the way, and given up if it fails. */
 typedef struct making {
     motet_params *params;
-    motet_hello hello;
+    motet_introduction intro;
     motet_roster roster;
     motet_arena own;
     int arena_fd, life_read, self_fd;
@@ -38,7 +38,7 @@ typedef struct making {
 static motet_result read_settings(motet_comm *comm, const motet_comm_spec *spec,
         making *m)
 {
-    motet_constants *constants = &m->hello.constants;
+    motet_constants *constants = &m->intro.constants;
     int64_t chunk, path;
 
     MOTET_TRY(motet_params_new(&m->params), "read the environment");
@@ -62,7 +62,7 @@ static motet_result read_settings(motet_comm *comm, const motet_comm_spec *spec,
             "choose algorithms");
     comm->init_timeout_s = (uint64_t)motet_param(m->params, MOTET_P_INIT_TIMEOUT_S);
     m->deadline_ns = motet_deadline_after_s(comm->init_timeout_s);
-    return motet_hello_fill(&m->hello);
+    return motet_introduction_fill(&m->intro);
 }
 
 /* The own arena, the own life line, and a descriptor of this process for the peers. */
@@ -70,12 +70,12 @@ static motet_result make_own(motet_comm *comm, making *m)
 {
     motet_arena_shape shape = {
         .nranks = comm->nranks,
-        .board_chunk = m->hello.constants.board_chunk,
-        .pair_chunk = m->hello.constants.pair_chunk,
+        .board_chunk = m->intro.constants.board_chunk,
+        .pair_chunk = m->intro.constants.pair_chunk,
     };
     int ends[2];
 
-    MOTET_TRY(motet_arena_create(&shape, comm->rank, m->hello.nonce, &m->own,
+    MOTET_TRY(motet_arena_create(&shape, comm->rank, m->intro.nonce, &m->own,
                       &m->arena_fd),
             "make this rank's arena");
     if (pipe2(ends, O_CLOEXEC) != 0)
@@ -94,28 +94,28 @@ static motet_result meet(motet_comm *comm, const motet_comm_spec *spec, making *
         .rank = comm->rank,
         .nranks = comm->nranks,
         .settings = settings,
-        .blob = &m->hello,
-        .blob_bytes = sizeof(m->hello),
+        .blob = &m->intro,
+        .blob_bytes = sizeof(m->intro),
         .fds = { m->arena_fd, m->life_read, m->self_fd },
         .nfds = m->self_fd >= 0 ? 3 : 2,
         .deadline_ns = m->deadline_ns,
         .cancel = &comm->cancel,
     };
 
-    MOTET_TRY(motet_settings_text(m->params, spec, comm->device, &m->hello.constants,
+    MOTET_TRY(motet_settings_text(m->params, spec, comm->device, &m->intro.constants,
                       settings, sizeof(settings)),
             "describe this rank");
     MOTET_TRY(motet_bootstrap_join(m->params, &spec->id, &args, &m->roster),
             "meet the other ranks");
     for (int r = 0; r < comm->nranks; r++)
-        if (m->roster.rank[r].blob_bytes != sizeof(motet_hello))
+        if (m->roster.rank[r].blob_bytes != sizeof(motet_introduction))
             return motet_fail(MOTET_ERR_USAGE,
                     "rank %d said %zu bytes of itself, need %zu", r,
-                    m->roster.rank[r].blob_bytes, sizeof(motet_hello));
+                    m->roster.rank[r].blob_bytes, sizeof(motet_introduction));
     return MOTET_OK;
 }
 
-static void hello_of(const making *m, int rank, motet_hello *out)
+static void introduction_of(const making *m, int rank, motet_introduction *out)
 {
     memcpy(out, m->roster.rank[rank].blob, sizeof(*out));
 }
@@ -147,14 +147,14 @@ static motet_result adopt(motet_comm *comm, making *m)
     m->own = (motet_arena){ 0 };
     for (int r = 0; r < comm->nranks; r++) {
         motet_roster_entry *entry = &m->roster.rank[r];
-        motet_hello hello;
+        motet_introduction intro;
 
         comm->peer[r].pid = (int)entry->pid;
         memcpy(comm->peer[r].host, entry->host, sizeof(comm->peer[r].host));
         if (r == comm->rank)
             continue;
-        hello_of(m, r, &hello);
-        MOTET_TRY(motet_arena_map(&shape, r, hello.nonce, entry->fds[0],
+        introduction_of(m, r, &intro);
+        MOTET_TRY(motet_arena_map(&shape, r, intro.nonce, entry->fds[0],
                           &comm->arena[r]),
                 "map the other ranks' memory");
         comm->watch_fd[2 * r] = entry->fds[1];
@@ -171,21 +171,20 @@ static motet_result adopt(motet_comm *comm, making *m)
 static motet_result look_for_sharing(motet_comm *comm, const making *m)
 {
     size_t n = (size_t)comm->nranks;
-    motet_hello *hellos = malloc(n * sizeof(*hellos));
-    const motet_hello *list[MOTET_MAX_RANKS];
+    motet_introduction *all = malloc(n * sizeof(*all));
     int64_t wanted = motet_param(m->params, MOTET_P_OVERSUBSCRIBED);
 
-    if (hellos == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "hellos of %d ranks", comm->nranks);
-    for (int r = 0; r < comm->nranks; r++) {
-        hello_of(m, r, &hellos[r]);
-        list[r] = &hellos[r];
-    }
-    comm->engine.oversubscribed =
-            wanted == 0 ? motet_hello_oversubscribed(list, comm->nranks) : wanted == 2;
-    comm->engine.constants = hellos[0].constants;
-    comm->number = hellos[0].number;
-    free(hellos);
+    if (all == NULL)
+        return motet_fail_errno(MOTET_ERR_SYSTEM, "introductions of %d ranks",
+                comm->nranks);
+    for (int r = 0; r < comm->nranks; r++)
+        introduction_of(m, r, &all[r]);
+    comm->engine.oversubscribed = wanted == 0
+            ? motet_introduction_oversubscribed(all, comm->nranks)
+            : wanted == 2;
+    comm->engine.constants = all[0].constants;
+    comm->number = all[0].number;
+    free(all);
     return MOTET_OK;
 }
 
@@ -262,10 +261,10 @@ static void close_siblings(motet_comm *comm, const making *m)
 {
     for (int r = 0; r < comm->nranks; r++) {
         int fd = comm->watch_fd[2 * r];
-        motet_hello hello;
+        motet_introduction intro;
 
-        hello_of(m, r, &hello);
-        if (hello.process != m->hello.process || fd < 0)
+        introduction_of(m, r, &intro);
+        if (intro.process != m->intro.process || fd < 0)
             continue;
         comm->watch_fd[2 * r] = -1;
         close(fd);
@@ -353,7 +352,7 @@ motet_result motet_comm_start(motet_comm *comm, const motet_comm_spec *spec)
     comm->nranks = spec->nranks;
     comm->ordinal = spec->ordinal;
     comm->config = spec->config;
-    m.hello.ordinal = spec->ordinal;
+    m.intro.ordinal = spec->ordinal;
     result = make(comm, spec, &m);
     free(m.params);
     motet_roster_release(&m.roster);

@@ -11,26 +11,7 @@
 #include <cmocka.h>
 
 #include "bootstrap/agree.h"
-
-static motet_hello sample_hello(uint32_t rank, uint32_t nranks)
-{
-    motet_hello hello = { .rank = rank,
-        .nranks = nranks,
-        .pid = 100 + rank,
-        .uid = 1000,
-        .nfds = 2,
-        .remaining_ms = 300000,
-        .boot_hash = 11,
-        .node_hash = 11,
-        .host = "alpha",
-        .node = "alpha",
-        .version = "0.1.0",
-        .settings = "path=shared\nchunk=16384\n",
-        .blob_bytes = 5,
-        .blob = "blob" };
-
-    return hello;
-}
+#include "hello_fixture.h"
 
 #define GROUP_MAX 8
 

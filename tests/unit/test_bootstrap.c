@@ -13,6 +13,7 @@
 #include "bootstrap/id.h"
 #include "bootstrap/iface.h"
 #include "bootstrap/wire.h"
+#include "hello_fixture.h"
 
 #include <arpa/inet.h>
 
@@ -236,26 +237,6 @@ static void test_port_ranges(void **state)
 }
 
 /* ---- messages ---- */
-
-static motet_hello sample_hello(uint32_t rank, uint32_t nranks)
-{
-    motet_hello hello = { .rank = rank,
-        .nranks = nranks,
-        .pid = 100 + rank,
-        .uid = 1000,
-        .nfds = 2,
-        .remaining_ms = 300000,
-        .boot_hash = 11,
-        .node_hash = 11,
-        .host = "alpha",
-        .node = "alpha",
-        .version = "0.1.0",
-        .settings = "path=shared\nchunk=16384\n",
-        .blob_bytes = 5,
-        .blob = "blob" };
-
-    return hello;
-}
 
 static const uint8_t secret[MOTET_SECRET_BYTES] = "0123456789abcde";
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "comm/hello.h"
+#include "comm/introduction.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -43,38 +43,38 @@ static uint64_t process_token(uint64_t fresh)
     return mine;
 }
 
-motet_result motet_hello_fill(motet_hello *hello)
+motet_result motet_introduction_fill(motet_introduction *intro)
 {
     uint64_t random[3];
     cpu_set_t set;
 
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
         return motet_fail_errno(MOTET_ERR_SYSTEM, "get random numbers");
-    hello->process = process_token(random[2]);
-    hello->nonce = random[0];
-    hello->number = random[1];
-    hello->quota_percent = cpu_quota_percent();
+    intro->process = process_token(random[2]);
+    intro->nonce = random[0];
+    intro->number = random[1];
+    intro->quota_percent = cpu_quota_percent();
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
-        for (size_t cpu = 0; cpu < MOTET_HELLO_CPUS && cpu < CPU_SETSIZE; cpu++)
+        for (size_t cpu = 0; cpu < MOTET_INTRODUCTION_CPUS && cpu < CPU_SETSIZE; cpu++)
             if (CPU_ISSET(cpu, &set))
-                hello->cpus[cpu / 64] |= 1ull << (cpu % 64);
+                intro->cpus[cpu / 64] |= 1ull << (cpu % 64);
     return MOTET_OK;
 }
 
-bool motet_hello_oversubscribed(const motet_hello *const *hellos, int count)
+bool motet_introduction_oversubscribed(const motet_introduction *ranks, int count)
 {
-    uint64_t all[MOTET_HELLO_CPUS / 64] = { 0 };
+    uint64_t all[MOTET_INTRODUCTION_CPUS / 64] = { 0 };
     int cores = 0;
 
     for (int r = 0; r < count; r++)
-        for (int w = 0; w < MOTET_HELLO_CPUS / 64; w++)
-            all[w] |= hellos[r]->cpus[w];
-    for (int w = 0; w < MOTET_HELLO_CPUS / 64; w++)
+        for (int w = 0; w < MOTET_INTRODUCTION_CPUS / 64; w++)
+            all[w] |= ranks[r].cpus[w];
+    for (int w = 0; w < MOTET_INTRODUCTION_CPUS / 64; w++)
         cores += __builtin_popcountll(all[w]);
     for (int r = 0; r < count; r++) {
-        int quota = (int)(hellos[r]->quota_percent / 100);
+        int quota = (int)(ranks[r].quota_percent / 100);
 
-        if (hellos[r]->quota_percent != 0 && quota < cores)
+        if (ranks[r].quota_percent != 0 && quota < cores)
             cores = quota;
     }
     return count > cores;
