@@ -12,18 +12,21 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 # sets | how to see that it is there | apt | dnf | pacman | nix
-# A probe is `cmd NAME`, `pc MODULE`, `file GLOB` or `cmake`.
+# A probe is `cmd NAME`, `pc MODULE`, `file GLOB`, `archive NAME` (for the linker) or `cmake`.
 readonly table='
 demo  check bench | cmd cc                        | gcc libc6-dev                   | gcc glibc-devel         | gcc                    | gcc
 demo  check bench | cmake                         | cmake                           | cmake                   | cmake                  | cmake
 demo  check bench | cmd ninja                     | ninja-build                     | ninja-build             | ninja                  | ninja
 demo  check bench | cmd make                      | make                            | make                    | make                   | gnumake
+demo  check bench | cmd clang-19                  | clang-19                        | clang                   | clang                  | clang_19
+demo  check bench | cmd ld.lld-19                 | lld-19                          | lld                     | lld                    | lld_19
+demo  check bench | cmd llvm-objdump-19           | llvm-19                         | llvm                    | llvm                   | llvm_19
+demo  check bench | archive libzstd.a             | libzstd-dev                     | libzstd-static          | -                      | zstd.dev
 check             | cmd git                       | git                             | git                     | git                    | git
 check bench       | cmd c++                       | g++                             | gcc-c++                 | gcc                    | gcc
 check bench       | cmd python3                   | python3                         | python3                 | python                 | python3
 check bench       | cmd pkg-config                | pkg-config                      | pkgconf-pkg-config      | pkgconf                | pkg-config
 check             | pc cmocka                     | libcmocka-dev                   | libcmocka-devel         | cmocka                 | cmocka
-check             | cmd clang-19                  | clang-19                        | clang                   | clang                  | clang_19
 check             | file /usr/lib/llvm-19/lib/clang/19*/lib/*/libclang_rt.fuzzer* | libclang-rt-19-dev | compiler-rt | compiler-rt | compiler-rt
 check             | cmd clang-format-19           | clang-format-19                 | clang-tools-extra       | clang                  | clang-tools
 check             | cmd shellcheck                | shellcheck                      | ShellCheck              | shellcheck             | shellcheck
@@ -45,6 +48,7 @@ present() { # PROBE
     cmd) have "$what" ;;
     pc) have pkg-config && pkg-config --exists "$what" ;;
     file) compgen -G "$what" >/dev/null ;;
+    archive) have cc && [ "$(cc -print-file-name="$what")" != "$what" ] ;;
     cmake) cmake_fits ;;
     *) die "no such probe: $1" ;;
     esac

@@ -6,6 +6,7 @@
 #include "api/config.h"
 #include "api/export.h"
 #include "api/internal.h"
+#include "comm/gpu.h"
 
 #include <stdint.h>
 
@@ -73,7 +74,7 @@ static motet_result check_count(const call *c, int nranks)
 }
 
 /* Buffers that this rank's part of the operation touches may not be NULL. */
-static motet_result check_buffers(const call *c, const motet_comm *comm)
+static motet_result check_buffers(const call *c, motet_comm *comm)
 {
     motet_kind kind = c->op.kind;
     bool root = comm->rank == c->op.root;
@@ -92,7 +93,9 @@ static motet_result check_buffers(const call *c, const motet_comm *comm)
     if (receives && c->op.recv == NULL)
         return motet_fail(MOTET_ERR_ARGUMENT, "%s : recvbuff argument is NULL",
                 motet_kind_table[kind].api_name);
-    return MOTET_OK;
+    return comm->gpu_device != NULL && comm->check_pointers
+            ? motet_comm_gpu_check_buffers(comm, &c->op)
+            : MOTET_OK;
 }
 
 static motet_result check(call *c)
@@ -137,7 +140,7 @@ static motet_result dispatch(call *c)
                 motet_kind_table[c->op.kind].api_name);
         result = motet_batch_add(batch, &c->op, c->stream);
         if (result == MOTET_OK)
-            return motet_launch(batch);
+            return motet_launch_group(batch);
         motet_batch_drop(batch);
     }
     if (motet_group_open())

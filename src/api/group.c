@@ -425,7 +425,7 @@ static motet_result run_all(void)
     if (jobs != NULL)
         result = blocking ? run_jobs(jobs) : start_jobs(jobs);
     if (batches != NULL && (result == MOTET_OK || result == MOTET_IN_PROGRESS)) {
-        motet_result launched = motet_launch(batches);
+        motet_result launched = motet_launch_group(batches);
 
         result = launched == MOTET_OK ? result : launched;
         return result;

@@ -79,14 +79,23 @@ static motet_result launch_new(motet_job *job, ncclComm_t *handle)
 typedef struct init_call {
     ncclComm_t *comm;
     int nranks, rank, ordinal;
+    bool has_ordinal;
     const ncclUniqueId *id;
     motet_device_choice choice;
     const ncclConfig_t *config;
 } init_call;
 
+/* A GPU rank is made for the device that is current on the calling thread. */
+static motet_result current_ordinal(const motet_device_ops *device, int *out)
+{
+    *out = 0;
+    return device->gpu == NULL ? MOTET_OK : device->gpu->current(out);
+}
+
 static motet_result init_rank(const init_call *c)
 {
     const motet_device_ops *device;
+    int ordinal;
     motet_job *job;
     motet_result result;
 
@@ -101,11 +110,12 @@ static motet_result init_rank(const init_call *c)
                 "%d ranks were asked for, and %d are the most", c->nranks,
                 MOTET_MAX_RANKS);
     MOTET_TRY(motet_device_choose_now(c->choice, &device), "CommInitRank");
+    MOTET_TRY(current_ordinal(device, &ordinal), "CommInitRank");
     MOTET_TRY(motet_job_new(MOTET_JOB_INIT, &job), "CommInitRank");
     job->spec = (motet_comm_spec){
         .nranks = c->nranks,
         .rank = c->rank,
-        .ordinal = c->ordinal,
+        .ordinal = c->has_ordinal ? c->ordinal : ordinal,
         .choice = c->choice,
     };
     memcpy(&job->spec.id, c->id, sizeof(job->spec.id));
@@ -230,6 +240,7 @@ static motet_result init_all(ncclComm_t *comm, int ndev, const int *devlist)
             .nranks = ndev,
             .rank = i,
             .ordinal = devlist == NULL ? i : devlist[i],
+            .has_ordinal = true,
             .id = &id,
         };
 

@@ -142,12 +142,15 @@ MOTET_API ncclResult_t motet_comm_query(ncclComm_t comm, motet_comm_info_t *info
     own.rank = c->rank;
     own.nranks = c->nranks;
     own.nodes = 1;
-    own.device = MOTET_DEVICE_CPU;
+    own.device = c->gpu_device != NULL ? MOTET_DEVICE_GPU : MOTET_DEVICE_CPU;
     own.ordinal = c->ordinal;
     own.number = c->number;
     own.operations =
             c->recorder.file != NULL ? atomic_load(&c->recorder.file->begun) : 0;
-    snprintf(own.path, sizeof(own.path), "shared");
+    snprintf(own.path, sizeof(own.path), "%s",
+            c->gpu != NULL                  ? motet_gpu_path_names[c->gpu->link->path]
+                    : c->gpu_device != NULL ? "copy"
+                                            : "shared");
     snprintf(own.version, sizeof(own.version), "%s", MOTET_VERSION);
     snprintf(own.recorder, sizeof(own.recorder), "%s", c->recorder.path);
     answer(info, &own, sizeof(own));

@@ -20,6 +20,7 @@
 #include "device/device.h"
 #include "device/stream.h"
 #include "engine/engine.h"
+#include "engine/gpu.h"
 #include "trace/watch.h"
 
 #include <pthread.h>
@@ -78,6 +79,12 @@ typedef struct motet_comm {
     motet_arena *arena;
     motet_peer *peer;
     motet_engine engine;
+    motet_gpu *gpu_device; /* NULL: a CPU rank                              */
+    motet_gpu_engine *gpu; /* NULL: no kernel of ours runs                  */
+    uint64_t gpu_process;  /* alike in the ranks of one process             */
+    bool check_pointers;
+    void *copies;               /* the copy path's stream, NULL before its first use */
+    _Atomic uint32_t gpu_ready; /* the watcher may look at it                    */
     motet_recorder recorder;
     int life_line; /* write end of a pipe: closes when this process dies */
     motet_watch_item watch;
@@ -196,6 +203,19 @@ void motet_exchange_end(motet_comm *comm);
 /** Wait for all that were drawn, unless the communicator is being ended. */
 void motet_exchange_await_all(motet_comm *comm);
 
+/**
+ * Tell the other ranks @p bytes, and hear theirs (nranks × @p bytes, by rank). Collective;
+ * fails as the communicator does.
+ * @param cancel a word that ends it when it is not 0
+ */
+MOTET_MUST_USE motet_result motet_comm_say(motet_comm *comm, const void *mine,
+        size_t bytes, void *all, uint64_t deadline_ns, const _Atomic uint32_t *cancel);
+
+/** The same with a descriptor (−1: none) and up to MOTET_BLOB_MAX bytes. Collective. */
+MOTET_MUST_USE motet_result motet_comm_meet(motet_comm *comm, const void *blob,
+        size_t bytes, int fd, uint64_t deadline_ns, const _Atomic uint32_t *cancel,
+        motet_roster *roster);
+
 /* ---- operations (launch.c) ---- */
 
 /** Run one operation now, on this thread: no group, no stream. */
@@ -230,7 +250,7 @@ void motet_batch_free_all(motet_comm *comm);
  * Launch the batches of one group, linked by `next`, one for each communicator. They
  * run at the same time; returns when those that name a stream that blocks have run.
  */
-MOTET_MUST_USE motet_result motet_launch(motet_batch *batches);
+MOTET_MUST_USE motet_result motet_launch_group(motet_batch *batches);
 
 /* ---- operators and registrations (redop.c, registration.c) ---- */
 

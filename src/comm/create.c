@@ -8,6 +8,7 @@
  * mapped and proved everybody's arena, and goes on when all have said so. Until then
  * a rank that ends tells the others through its life line.
  */
+#include "comm/gpu.h"
 #include "comm/introduction.h"
 
 #include "base/clock.h"
@@ -22,8 +23,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Paths other than memory shared by CPU ranks come with GPUs. */
-enum { PATH_AUTO, PATH_SHARED };
+/* The words of MOTET_PATH. */
+enum { PATH_AUTO, PATH_SHARED, PATH_DIRECT };
 
 /* What is made on the way, and given up if it fails. */
 typedef struct making {
@@ -33,7 +34,19 @@ typedef struct making {
     motet_arena own;
     int arena_fd, life_read, self_fd;
     uint64_t deadline_ns;
+    motet_gpu_constants forced; /* of a GPU rank */
 } making;
+
+/* A GPU rank's device, and what is forced there. */
+static motet_result open_gpu(motet_comm *comm, making *m)
+{
+    if (comm->device->gpu == NULL)
+        return MOTET_OK;
+    MOTET_TRY(comm->device->gpu->open(comm->ordinal, &comm->gpu_device), "device %d",
+            comm->ordinal);
+    motet_log_set_device(comm->ordinal);
+    return motet_gpu_force(motet_param_text(m->params, MOTET_P_PROTO), &m->forced);
+}
 
 static motet_result read_settings(motet_comm *comm, const motet_comm_spec *spec,
         making *m)
@@ -45,10 +58,13 @@ static motet_result read_settings(motet_comm *comm, const motet_comm_spec *spec,
     MOTET_TRY(motet_device_choose(m->params, spec->choice, &comm->device),
             "choose a device");
     path = motet_param(m->params, MOTET_P_PATH);
-    if (path != PATH_AUTO && path != PATH_SHARED)
+    if (comm->device->gpu == NULL ? path >= PATH_DIRECT : path == PATH_SHARED)
         return motet_fail(MOTET_ERR_USAGE,
-                "MOTET_PATH names a path that CPU ranks do not have, need auto or "
-                "shared");
+                "MOTET_PATH names a path that %s ranks do not have, need %s",
+                comm->device->name,
+                comm->device->gpu == NULL ? "auto or shared"
+                                          : "auto, direct, staged or copy");
+    MOTET_TRY(open_gpu(comm, m), "open the device");
     motet_constants_default(comm->nranks, constants);
     chunk = motet_param(m->params, MOTET_P_CHUNK_BYTES);
     if (chunk != 0)
@@ -194,7 +210,7 @@ static motet_result start_engine(motet_comm *comm, making *m)
     motet_recorder_args args = {
         .rank = comm->rank,
         .nranks = comm->nranks,
-        .device = -1,
+        .device = comm->gpu_device != NULL ? comm->ordinal : -1,
         .comm_name = comm->config.comm_name,
     };
 
@@ -296,8 +312,11 @@ static void on_tick(motet_watch_item *item, uint64_t now_ns)
             memory_order_relaxed);
     atomic_store_explicit(&comm->recorder.file->heartbeat_ns, now_ns,
             memory_order_relaxed);
-    if (motet_engine_poll(&comm->engine) != MOTET_OK)
+    if (atomic_load_explicit(&comm->gpu_ready, memory_order_acquire) != 0 &&
+            motet_gpu_look(comm->gpu, now_ns) != MOTET_OK)
         motet_error_clear(); /* kept by the engine for whoever asks */
+    if (motet_engine_poll(&comm->engine) != MOTET_OK)
+        motet_error_clear();
 }
 
 static motet_result watch(motet_comm *comm)
@@ -333,7 +352,11 @@ static motet_result make(motet_comm *comm, const motet_comm_spec *spec, making *
     if (result != MOTET_OK)
         return result;
     close_siblings(comm, m);
-    return watch(comm);
+    result = watch(comm);
+    if (result != MOTET_OK || comm->gpu_device == NULL)
+        return result;
+    return motet_comm_gpu_start(comm, m->params, &m->forced, m->intro.process,
+            m->deadline_ns);
 }
 
 static void close_fd(int fd)
@@ -364,10 +387,13 @@ motet_result motet_comm_start(motet_comm *comm, const motet_comm_spec *spec)
         motet_comm_release(comm, true);
     else
         motet_info(MOTET_SUB_INIT,
-                "comm %p rank %d nranks %d device %s %d number %016llx path shared%s - "
+                "comm %p rank %d nranks %d device %s %d number %016llx path %s%s - "
                 "Init COMPLETE",
                 (void *)comm, comm->rank, comm->nranks, comm->device->name,
                 comm->ordinal, (unsigned long long)comm->number,
+                comm->gpu != NULL          ? motet_gpu_path_names[comm->gpu->link->path]
+                        : comm->gpu_device ? "copy"
+                                           : "shared",
                 comm->engine.oversubscribed ? " oversubscribed" : "");
     return result;
 }

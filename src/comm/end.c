@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a communicator ends: finalize, destroy, abort, revoke; and how it is doing. */
-#include "comm/comm.h"
+#include "comm/gpu.h"
 
 #include "base/clock.h"
 
@@ -35,7 +35,10 @@ motet_result motet_comm_async(motet_comm *comm)
     case MOTET_COMM_STARTING: return MOTET_IN_PROGRESS;
     case MOTET_COMM_BROKEN:
         return motet_error_adopt(comm->start_result, comm->start_error);
-    default: return motet_engine_failure(&comm->engine);
+    default:
+        return atomic_load_explicit(&comm->gpu_ready, memory_order_acquire) != 0
+                ? motet_gpu_failure(comm->gpu)
+                : motet_engine_failure(&comm->engine);
     }
 }
 
@@ -91,6 +94,7 @@ void motet_comm_release(motet_comm *comm, bool clean)
     if (comm->watched)
         motet_watch_remove(&comm->watch);
     comm->watched = false;
+    motet_comm_gpu_release(comm);
     if (comm->arena != NULL && comm->arena[comm->rank].head != NULL)
         say_goodbye(comm->arena[comm->rank].head);
     close_life_line(comm);

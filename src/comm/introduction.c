@@ -91,11 +91,13 @@ motet_result motet_settings_text(const motet_params *params,
     used = snprintf(buf, bytes,
             "version=%s\nbuild=%s\narena=%d\ndevice=%s\narchitecture=%s\n"
             "MOTET_CHUNK_BYTES=%u\nMOTET_ALGO=%s\nMOTET_PATH=%" PRId64
+            "\nNCCL_PROTO=%s\nNCCL_P2P_DISABLE=%" PRId64
             "\nMOTET_INIT_TIMEOUT_S=%" PRId64 "\nMOTET_OP_TIMEOUT_S=%" PRId64
             "\nCTA policy=%d\n",
             MOTET_VERSION, MOTET_BUILD, MOTET_ARENA_VERSION, device->name, host.machine,
             constants->board_chunk, motet_param_text(params, MOTET_P_ALGO),
-            motet_param(params, MOTET_P_PATH),
+            motet_param(params, MOTET_P_PATH), motet_param_text(params, MOTET_P_PROTO),
+            motet_param(params, MOTET_P_P2P_DISABLE),
             motet_param(params, MOTET_P_INIT_TIMEOUT_S),
             motet_param(params, MOTET_P_OP_TIMEOUT_S), spec->config.cta_policy);
     if (used < 0 || (size_t)used >= bytes)

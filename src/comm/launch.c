@@ -10,7 +10,7 @@
  * stop word before it looks at `running`, both sequentially consistent: either the
  * operation sees the stop, or the abort waits for the operation.
  */
-#include "comm/comm.h"
+#include "comm/gpu.h"
 
 #include "base/clock.h"
 
@@ -62,6 +62,8 @@ motet_result motet_comm_drain(motet_comm *comm)
 {
     uint64_t given = atomic_load(&comm->tickets);
 
+    if (comm->gpu != NULL)
+        return motet_comm_gpu_drain(comm); /* giving an operation never waits */
     if (atomic_load_explicit(&comm->turn, memory_order_acquire) == given)
         return MOTET_OK;
     atomic_fetch_add(&comm->waiting, 1);
@@ -207,7 +209,18 @@ static void batch_release(motet_batch *batch)
         motet_batch_drop(batch);
 }
 
-/* A motet_stream_fn: run a batch to its end, and give it back. */
+static motet_result run_on_host(motet_comm *comm, motet_batch *batch)
+{
+    motet_result result = MOTET_OK;
+
+    for (int i = 0; i < batch->collectives && result == MOTET_OK; i++)
+        result = motet_engine_collective(&comm->engine, &batch->collective[i]);
+    if (result == MOTET_OK && batch->transfers != 0)
+        result = motet_engine_pairs(&comm->engine, batch->transfer, batch->transfers);
+    return result;
+}
+
+/* A motet_stream_fn: run a batch to its end, or give it to a device; then give it back. */
 static motet_result run_batch(void *arg)
 {
     motet_batch *batch = arg;
@@ -215,10 +228,10 @@ static motet_result run_batch(void *arg)
     uint64_t ticket = batch->ticket;
     motet_result result = enter(comm, ticket);
 
-    for (int i = 0; i < batch->collectives && result == MOTET_OK; i++)
-        result = motet_engine_collective(&comm->engine, &batch->collective[i]);
-    if (result == MOTET_OK && batch->transfers != 0)
-        result = motet_engine_pairs(&comm->engine, batch->transfer, batch->transfers);
+    if (result == MOTET_OK)
+        result = comm->gpu != NULL         ? motet_comm_gpu_enqueue(comm, batch)
+                : comm->gpu_device != NULL ? motet_comm_bounce(comm, batch)
+                                           : run_on_host(comm, batch);
     batch_release(batch);
     leave(comm, ticket);
     return result;
@@ -281,10 +294,11 @@ typedef struct seat {
     bool awaited;              /* a stream of the batch wants the result at once     */
 } seat;
 
-/* The i-th stream of the batch; NULL for one that blocks. */
+/* The i-th stream of the batch; NULL for one that blocks, or that is a device's. */
 static motet_host_stream *stream_at(const motet_batch *batch, int i)
 {
-    return batch->comm->device->stream_blocks(batch->stream[i])
+    return batch->comm->gpu_device != NULL ||
+                    batch->comm->device->stream_blocks(batch->stream[i])
             ? NULL
             : (motet_host_stream *)(uintptr_t)batch->stream[i];
 }
@@ -340,7 +354,7 @@ static motet_result order(const seat *s, bool before)
 /* Seat all batches, and let them wait for what their streams were given before. */
 static motet_result seat_all(motet_batch *batches, seat *seats, int *count_out)
 {
-    motet_result result = check(batches);
+    motet_result result = MOTET_OK;
 
     *count_out = 0;
     for (motet_batch *b = batches; b != NULL && result == MOTET_OK; b = b->next) {
@@ -370,26 +384,64 @@ static motet_result await_seat(const seat *s)
     return result;
 }
 
+static void drop_all(motet_batch *batches)
+{
+    motet_batch *next;
+
+    for (motet_batch *b = batches; b != NULL; b = next) {
+        next = b->next;
+        motet_batch_drop(b);
+    }
+}
+
+/* Batches for devices are given to them, on this thread, one after the other: that waits
+ * for nobody. What remains in the list runs on hosts. */
+static motet_result enqueue_on_devices(motet_batch **batches)
+{
+    motet_batch **link = batches;
+    motet_result first = MOTET_OK;
+
+    while (*link != NULL) {
+        motet_batch *batch = *link;
+
+        if (batch->comm->gpu == NULL) {
+            link = &batch->next;
+            continue;
+        }
+        *link = batch->next;
+        atomic_store(&batch->holds, 1);
+        batch->ticket = atomic_fetch_add(&batch->comm->tickets, 1);
+        keep_first(&first, run_batch(batch));
+    }
+    if (first != MOTET_OK)
+        drop_all(*batches);
+    return first;
+}
+
 /*
  * The batches of a group run at the same time, since they may be the ranks of one
  * communicator: no two on one thread. Nothing starts before every batch has its place,
  * and streams wait for batches only once all have started.
  */
-motet_result motet_launch(motet_batch *batches)
+motet_result motet_launch_group(motet_batch *batches)
 {
     seat seats[MOTET_MAX_RANKS];
     const seat *here = NULL;
-    motet_batch *next;
     motet_result first;
     int count;
 
-    first = seat_all(batches, seats, &count);
-    for (motet_batch *b = batches; b != NULL && first != MOTET_OK; b = next) {
-        next = b->next;
-        motet_batch_drop(b);
-    }
-    if (first != MOTET_OK)
+    first = check(batches);
+    if (first == MOTET_OK)
+        first = enqueue_on_devices(&batches);
+    else
+        drop_all(batches);
+    if (first != MOTET_OK || batches == NULL)
         return first;
+    first = seat_all(batches, seats, &count);
+    if (first != MOTET_OK) {
+        drop_all(batches);
+        return first;
+    }
     for (int i = 0; i < count; i++) {
         atomic_store(&seats[i].batch->holds, seats[i].stream == NULL ? 1 : 2);
         if (seats[i].stream == NULL)

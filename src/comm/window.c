@@ -5,7 +5,7 @@
  * ncclMemAlloc()), and map it read-only. A part that not every rank could map stays
  * private: its owner goes through the arena, as with any other buffer.
  */
-#include "comm/comm.h"
+#include "comm/gpu.h"
 
 #include "base/clock.h"
 #include "base/segment.h"
@@ -25,13 +25,7 @@ typedef struct part_blob {
     uint64_t device, inode; /* of the segment: proves that it is the one */
 } part_blob;
 
-/* The first round: rank 0 brings the rendezvous, or says that it could make none. The
- * second: whom this rank has mapped, and whether its table has room. */
-typedef struct invitation {
-    motet_id id;
-    uint32_t has_id;
-} invitation;
-
+/* Whom this rank has mapped, and whether its table has room. */
 typedef struct report {
     uint32_t has_room;
     uint32_t mapped[(MOTET_MAX_RANKS + 31) / 32];
@@ -40,7 +34,6 @@ typedef struct report {
 typedef struct registering {
     motet_comm *comm;
     motet_window_part *part;
-    bool everybody[MOTET_MAX_RANKS];
     uint64_t deadline_ns;
 } registering;
 
@@ -48,70 +41,8 @@ typedef struct registering {
 static motet_result say(registering *g, const void *mine, size_t bytes, void *all)
 {
     motet_engine *engine = &g->comm->engine;
-    motet_result result = motet_engine_oob(engine, g->everybody, mine, bytes, all,
-            g->deadline_ns, &engine->stop);
 
-    if (result != MOTET_OK && atomic_load(&engine->stop) != 0)
-        return motet_engine_failure(engine);
-    return result;
-}
-
-/* Rank 0 makes an id for all to meet at; all learn whether it could. */
-static motet_result invite(registering *g, motet_params *params, motet_id *id_out)
-{
-    motet_comm *comm = g->comm;
-    invitation mine = { .has_id = 0 },
-               *all = calloc((size_t)comm->nranks, sizeof(*all));
-    char text[MOTET_ERROR_TRAIL_MAX];
-    motet_result made = MOTET_OK, result;
-
-    if (all == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "exchange with %d ranks",
-                comm->nranks);
-    params->value[MOTET_P_COMM_ID].text[0] = '\0';
-    if (comm->rank == 0)
-        made = motet_id_create(params, &mine.id);
-    mine.has_id = comm->rank == 0 && made == MOTET_OK;
-    snprintf(text, sizeof(text), "%s", motet_error_trail());
-    result = say(g, &mine, sizeof(mine), all);
-    if (made != MOTET_OK)
-        result = motet_error_adopt(made, text);
-    else if (result != MOTET_OK && mine.has_id)
-        motet_id_cancel(&mine.id);
-    else if (result == MOTET_OK && !all[0].has_id)
-        result = motet_fail(MOTET_ERR_REMOTE, "rank 0 could make no id to meet at");
-    *id_out = all[0].id;
-    free(all);
-    return result;
-}
-
-/* All meet with what they hand on. */
-static motet_result meet(registering *g, int fd, const part_blob *blob,
-        motet_roster *roster)
-{
-    motet_comm *comm = g->comm;
-    motet_params *params = NULL;
-    motet_id id;
-    motet_join_args args = {
-        .rank = comm->rank,
-        .nranks = comm->nranks,
-        .settings = "",
-        .blob = blob,
-        .blob_bytes = sizeof(*blob),
-        .fds = { fd },
-        .nfds = fd >= 0 ? 1 : 0,
-        .deadline_ns = g->deadline_ns,
-        .cancel = &comm->engine.stop,
-    };
-    motet_result result;
-
-    result = motet_params_new(&params);
-    if (result == MOTET_OK)
-        result = invite(g, params, &id);
-    if (result == MOTET_OK)
-        result = motet_bootstrap_join(params, &id, &args, roster);
-    free(params);
-    return result;
+    return motet_comm_say(g->comm, mine, bytes, all, g->deadline_ns, &engine->stop);
 }
 
 /* Map one rank's part; a part that cannot be mapped, or is not the one, is passed over. */
@@ -220,7 +151,8 @@ static motet_result exchange(registering *g, void *base, size_t bytes)
     motet_roster roster = { 0 };
     part_blob blob;
     int fd = own_part(g, base, bytes, &blob);
-    motet_result result = meet(g, fd, &blob, &roster);
+    motet_result result = motet_comm_meet(g->comm, &blob, sizeof(blob), fd,
+            g->deadline_ns, &g->comm->engine.stop, &roster);
 
     if (result == MOTET_OK)
         result = map_all(g, &roster);
@@ -257,10 +189,15 @@ motet_result motet_window_map(motet_comm *comm, void *base, size_t bytes,
     motet_window *entry;
     motet_result result;
 
+    if (comm->gpu_device != NULL) {
+        free(g.part);
+        *number_out = 0;
+        return comm->gpu == NULL
+                ? MOTET_OK
+                : motet_comm_gpu_window_map(comm, base, bytes, number_out);
+    }
     if (g.part == NULL)
         return motet_fail_errno(MOTET_ERR_SYSTEM, "window of %d ranks", comm->nranks);
-    for (int r = 0; r < comm->nranks; r++)
-        g.everybody[r] = true;
     comm->windows_made++;
     *number_out = 0;
     result = comm->nranks == 1 ? MOTET_OK : exchange(&g, base, bytes);
@@ -277,6 +214,10 @@ motet_result motet_window_map(motet_comm *comm, void *base, size_t bytes,
 
 void motet_window_unmap(motet_comm *comm, uint32_t number)
 {
+    if (comm->gpu != NULL && number != 0) {
+        motet_comm_gpu_window_unmap(comm, number);
+        return;
+    }
     for (int i = 0; i < MOTET_WINDOWS && number != 0; i++) {
         motet_window *window = &comm->engine.window[i];
 

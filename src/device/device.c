@@ -5,14 +5,19 @@
  */
 #include "device/device.h"
 
+#include "base/log.h"
+#include "device/cuda.h"
+
 #include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const motet_device_ops *const motet_devices[] = { &motet_device_cpu, NULL };
+const motet_device_ops *const motet_devices[] = { &motet_device_cuda, &motet_device_cpu,
+    NULL };
 
 /* The words of MOTET_DEVICE in param.def. */
-enum { WORD_AUTO, WORD_CPU };
+enum { WORD_AUTO, WORD_CPU, WORD_GPU, WORD_CUDA, WORD_HIP };
 
 static int note_driver(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
@@ -44,61 +49,96 @@ static const char *mapped_driver(void)
     return found;
 }
 
-static motet_result check_surroundings(const motet_params *params)
+/* Why the automatic choice may not fall on the CPU, though @p why no GPU can be used. */
+static motet_result check_surroundings(const motet_params *params, const char *why)
 {
     static const motet_param_id signs[] = {
         MOTET_P_CUDA_VISIBLE_DEVICES,
         MOTET_P_HIP_VISIBLE_DEVICES,
         MOTET_P_ROCR_VISIBLE_DEVICES,
     };
-    const char *driver = mapped_driver();
 
     for (size_t i = 0; i < sizeof(signs) / sizeof(*signs); i++) {
         const char *text = motet_param_text(params, signs[i]);
 
         if (text[0] != '\0')
             return motet_fail(MOTET_ERR_DEVICE,
-                    "%s is '%.40s' but this build has no GPU device: "
-                    "unset it, or set MOTET_DEVICE=cpu for CPU ranks",
-                    motet_param_table[signs[i]].name, text);
+                    "%s is '%.40s' but no GPU can be used (%.500s): unset it, or set "
+                    "MOTET_DEVICE=cpu for CPU ranks",
+                    motet_param_table[signs[i]].name, text, why);
     }
-    if (driver != NULL)
-        return motet_fail(MOTET_ERR_DEVICE,
-                "%s is loaded in this process but this build has no GPU device: "
-                "set MOTET_DEVICE=cpu for CPU ranks",
-                driver);
     return MOTET_OK;
+}
+
+/* The automatic choice: a GPU, if there is one; else a CPU rank, if nothing says that a
+ * GPU was meant. @p mapped was mapped before we looked, or is NULL. */
+static motet_result choose_auto(const motet_params *params, const char *mapped,
+        const motet_device_ops **ops_out)
+{
+    const motet_cuda_standing standing = motet_cuda_look();
+    char why[MOTET_ERROR_TRAIL_MAX];
+
+    if (standing == MOTET_CUDA_USABLE) {
+        *ops_out = &motet_device_cuda;
+        return MOTET_OK;
+    }
+    snprintf(why, sizeof(why), "%s", motet_error_trail());
+    MOTET_TRY(check_surroundings(params, why), "choose a device");
+    if (mapped != NULL)
+        return motet_fail(MOTET_ERR_DEVICE,
+                "%s is loaded in this process but no GPU can be used (%.600s): set "
+                "MOTET_DEVICE=cpu for CPU ranks",
+                mapped, why);
+    if (standing == MOTET_CUDA_BROKEN)
+        return motet_fail(MOTET_ERR_DEVICE,
+                "no GPU can be used: %.700s; set MOTET_DEVICE=cpu for CPU ranks", why);
+    motet_info(MOTET_SUB_INIT, "CPU ranks: %s", why);
+    motet_error_clear();
+    *ops_out = &motet_device_cpu;
+    return MOTET_OK;
+}
+
+/* A GPU and nothing else; @p asked says who wants it. */
+static motet_result choose_gpu(const char *asked, const motet_device_ops **ops_out)
+{
+    MOTET_TRY(motet_cuda_open(), "%s but no GPU can be used", asked);
+    *ops_out = &motet_device_cuda;
+    return MOTET_OK;
+}
+
+static motet_result choose_word(const motet_params *params,
+        const motet_device_ops **ops_out)
+{
+    /* First of all: the look for a driver maps one. */
+    const char *mapped = mapped_driver();
+    char text[32], asked[64];
+
+    motet_param_format(params, MOTET_P_DEVICE, text, sizeof(text));
+    snprintf(asked, sizeof(asked), "MOTET_DEVICE is '%s'", text);
+    switch (motet_param(params, MOTET_P_DEVICE)) {
+    case WORD_CPU: *ops_out = &motet_device_cpu; return MOTET_OK;
+    case WORD_GPU:
+    case WORD_CUDA: return choose_gpu(asked, ops_out);
+    case WORD_HIP:
+        return motet_fail(MOTET_ERR_DEVICE,
+                "%s but this build has no AMD device, need auto, cpu, gpu or cuda",
+                asked);
+    default: return choose_auto(params, mapped, ops_out);
+    }
 }
 
 motet_result motet_device_choose(const motet_params *params, motet_device_choice choice,
         const motet_device_ops **ops_out)
 {
-    const int64_t word = motet_param(params, MOTET_P_DEVICE);
-    char text[32];
-
     switch (choice) {
-    case MOTET_CHOOSE_CPU: break;
+    case MOTET_CHOOSE_CPU: *ops_out = &motet_device_cpu; return MOTET_OK;
     case MOTET_CHOOSE_GPU:
-        return motet_fail(MOTET_ERR_DEVICE,
-                "a GPU communicator was asked for but this build has no GPU device");
-    case MOTET_CHOOSE_AUTO:
-        if (word == WORD_CPU)
-            break;
-        if (word != WORD_AUTO) {
-            motet_param_format(params, MOTET_P_DEVICE, text, sizeof(text));
-            return motet_fail(MOTET_ERR_DEVICE,
-                    "MOTET_DEVICE is '%s' but this build has no GPU device, need auto "
-                    "or cpu",
-                    text);
-        }
-        MOTET_TRY(check_surroundings(params), "choose a device");
-        break;
+        return choose_gpu("a GPU communicator was asked for", ops_out);
+    case MOTET_CHOOSE_AUTO: return choose_word(params, ops_out);
     default:
         return motet_fail(MOTET_ERR_ARGUMENT, "device choice is %d, need 0..%d",
                 (int)choice, (int)MOTET_CHOOSE_GPU);
     }
-    *ops_out = &motet_device_cpu;
-    return MOTET_OK;
 }
 
 motet_result motet_device_choose_now(motet_device_choice choice,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a kind of device must provide. One const table for each kind; motet_devices[]
- * lists them, best first. Slots are never NULL.
+ * lists them, best first. Slots are never NULL, but for `gpu`.
  */
 #ifndef MOTET_DEVICE_DEVICE_H
 #define MOTET_DEVICE_DEVICE_H
 
 #include "base/error.h"
 #include "base/param.h"
+#include "device/gpu.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 
 typedef enum motet_device_kind {
     MOTET_DEVICE_KIND_CPU,
+    MOTET_DEVICE_KIND_CUDA,
     MOTET_DEVICE_NUM_KINDS
 } motet_device_kind;
 
@@ -34,12 +36,17 @@ typedef struct motet_device_info {
 typedef struct motet_device_ops {
     const char *name; /* "cpu" */
     motet_device_kind kind;
+    /** What GPUs do beyond this table; NULL for the CPU. */
+    const motet_gpu_ops *gpu;
 
     /** How many ordinals a communicator may name; INT_MAX where they are only labels. */
     motet_result (*count)(int *count_out);
     motet_result (*describe)(int ordinal, motet_device_info *info_out);
 
-    /** Memory that suits registration: page aligned, zeroed. Size 0 is an argument error. */
+    /**
+     * Memory that suits registration: page aligned, zeroed; a GPU's on the device of the
+     * caller's current context. Size 0 is an argument error.
+     */
     motet_result (*alloc)(size_t bytes, void **ptr_out);
     /** NULL is fine; a pointer that alloc() did not return is an argument error. */
     motet_result (*free)(void *ptr);
@@ -49,7 +56,8 @@ typedef struct motet_device_ops {
      * @param fd_out a duplicate, CLOEXEC, or −1 if the memory cannot be handed on
      * @param offset_out where @p ptr lies in it; @p bytes_out how large it is
      * Shared memory keeps its place, also when it is freed, until unshare() was called
-     * as often as share() gave a descriptor.
+     * as often as share() gave a descriptor. A GPU's memory has no segment (−1): see
+     * motet_gpu_ops.export_memory.
      */
     motet_result (*share)(const void *ptr, size_t bytes, int *fd_out,
             size_t *offset_out, size_t *bytes_out);
@@ -63,12 +71,17 @@ typedef struct motet_device_ops {
 } motet_device_ops;
 
 extern const motet_device_ops motet_device_cpu;
+extern const motet_device_ops motet_device_cuda;
+
+/** The table of NVIDIA's driver API: motet_device_cuda.gpu. */
+extern const motet_gpu_ops motet_gpu_cuda;
 
 /** All kinds, best first, ended by NULL. */
 extern const motet_device_ops *const motet_devices[];
 
 /**
- * The device kind that @p choice, MOTET_DEVICE and this process's surroundings give.
+ * The device kind that @p choice, MOTET_DEVICE and this process's surroundings give. The
+ * automatic choice is a GPU wherever a driver shows one.
  * @retval MOTET_ERR_DEVICE a GPU was asked for or expected (a driver is mapped, or a
  *         *_VISIBLE_DEVICES is set) and none can be used; the sentence names the sign.
  */

@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-/* Show the call under its number, for a peer that finds another one. */
-static void show_call(motet_engine *engine, const motet_op *op, uint32_t fingerprint)
+void motet_show_call(motet_engine *engine, const motet_op *op, uint32_t fingerprint)
 {
     motet_arena_head *head = engine->arena[engine->rank].head;
     motet_call *call = &head->call[engine->seq & (MOTET_CALLS - 1)];
@@ -84,7 +83,7 @@ motet_result motet_engine_collective(motet_engine *engine, const motet_op *op)
             motet_fingerprint_chain(engine->chain, call.fingerprint);
     call.algorithm = plan.algorithm;
     call.collective = (uint32_t)running.seq;
-    show_call(engine, op, call.fingerprint);
+    motet_show_call(engine, op, call.fingerprint);
     running.record = motet_recorder_begin(engine->recorder, &call);
     if (plan.algorithm != MOTET_ALG_NONE)
         result = motet_board_run(&running, &plan, scalar);

@@ -83,9 +83,18 @@ motet_result motet_engine_fail(motet_engine *engine, motet_result result, int ra
         atomic_store_explicit(&head->failed, (uint32_t)result, memory_order_release);
         motet_recorder_fail(engine->recorder, result, engine->failure);
         atomic_store(&engine->stop, (uint32_t)result); /* as comm's launch.c argues */
+        if (engine->device_abort != NULL)
+            __atomic_store_n(engine->device_abort, 1, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&engine->failure_lock);
     return motet_engine_failure(engine);
+}
+
+void motet_engine_detach(motet_engine *engine)
+{
+    pthread_mutex_lock(&engine->failure_lock);
+    engine->device_abort = NULL;
+    pthread_mutex_unlock(&engine->failure_lock);
 }
 
 void motet_engine_peer_died(motet_engine *engine, int rank)
@@ -127,6 +136,9 @@ static motet_result oob_lost(const motet_engine *engine, int rank, uint64_t dead
         return motet_fail(MOTET_ERR_REMOTE, "the communicator was aborted here");
     if (atomic_load_explicit(&engine->pair[rank].dead, memory_order_acquire))
         return motet_fail(MOTET_ERR_REMOTE, "rank %d (pid %d) has died", rank,
+                engine->peer[rank].pid);
+    if (life == MOTET_LIFE_GAVE_UP)
+        return motet_fail(MOTET_ERR_REMOTE, "rank %d (pid %d) gave up", rank,
                 engine->peer[rank].pid);
     if (life == MOTET_LIFE_LEFT)
         return motet_fail(MOTET_ERR_REMOTE, "rank %d has destroyed its communicator",

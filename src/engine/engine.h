@@ -68,6 +68,7 @@ typedef struct motet_engine {
     _Atomic uint64_t dead_ns;  /* when                                           */
     pthread_mutex_t failure_lock;
     char failure[MOTET_FAILURE_MAX]; /* the sentence behind `stop`               */
+    uint32_t *device_abort; /* a word that kernels look at, or NULL; under the lock */
 } motet_engine;
 
 /**
@@ -110,6 +111,9 @@ MOTET_MUST_USE motet_result motet_engine_pairs(motet_engine *engine,
  */
 motet_result motet_engine_fail(motet_engine *engine, motet_result result, int rank,
         const char *fmt, ...) MOTET_PRINTF(4, 5);
+
+/** The device's word is about to go: forget it. */
+void motet_engine_detach(motet_engine *engine);
 
 /** The result that ended the engine (0 = none), with its sentence as the thread's trail. */
 motet_result motet_engine_failure(motet_engine *engine);

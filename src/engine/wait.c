@@ -80,6 +80,22 @@ static bool read_call(const motet_engine *engine, int rank, uint64_t seq,
             op->redop < MOTET_NUM_REDOPS;
 }
 
+bool motet_find_call(const motet_engine *engine, int rank, uint32_t fingerprint,
+        motet_op *out)
+{
+    uint64_t seq =
+            atomic_load_explicit(&engine->arena[rank].head->seq, memory_order_acquire);
+    shown_call shown;
+
+    for (int i = 0; i < MOTET_CALLS && seq != 0; i++, seq--) {
+        if (!read_call(engine, rank, seq, &shown) || shown.fingerprint != fingerprint)
+            continue;
+        *out = shown.op;
+        return true;
+    }
+    return false;
+}
+
 /* Compare the calls up to number @p seq that both this rank and @p rank show, and fail
  * at the first that differs. */
 static motet_result compare_with(motet_engine *engine, int rank, uint64_t seq)
@@ -279,6 +295,13 @@ static motet_result look_at_clock(motet_wait *wait, int rank, uint64_t now_ns)
     return MOTET_OK;
 }
 
+motet_result motet_wait_look(motet_wait *wait, int rank, uint64_t now_ns)
+{
+    motet_result result = look_at_lives(wait, rank, now_ns);
+
+    return result == MOTET_OK ? look_at_clock(wait, rank, now_ns) : result;
+}
+
 /* All that is worth looking at when the word has not come for a while. */
 static motet_result look_around(motet_wait *wait, int rank)
 {
@@ -291,9 +314,7 @@ static motet_result look_around(motet_wait *wait, int rank)
     result = motet_adopt_failure(running->engine);
     if (result == MOTET_OK)
         result = look_at_calls(running, rank);
-    if (result == MOTET_OK)
-        result = look_at_lives(wait, rank, now_ns);
-    return result == MOTET_OK ? look_at_clock(wait, rank, now_ns) : result;
+    return result == MOTET_OK ? motet_wait_look(wait, rank, now_ns) : result;
 }
 
 static void sleep_a_while(motet_wait *wait)

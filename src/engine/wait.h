@@ -63,6 +63,21 @@ static inline motet_result motet_wait_word(const motet_running *running,
     return motet_wait_slow(running, word, at_least, rank);
 }
 
+/**
+ * Look around during a wait that goes on elsewhere, as on a device: has the peer gone, is
+ * the deadline over, is it time for a warning? @p wait began with motet_wait_begin() and
+ * has `start_ns` set.
+ */
+MOTET_MUST_USE motet_result motet_wait_look(motet_wait *wait, int rank,
+        uint64_t now_ns);
+
+/** Show @p op as call number engine->seq, for a peer that finds another one. */
+void motet_show_call(motet_engine *engine, const motet_op *op, uint32_t fingerprint);
+
+/** The latest call that @p rank shows with this fingerprint. False if it shows none. */
+bool motet_find_call(const motet_engine *engine, int rank, uint32_t fingerprint,
+        motet_op *out);
+
 /** Describe @p op as in "all_reduce(count 4, float, sum)", into @p buf. */
 void motet_op_describe(const motet_op *op, char *buf, size_t bytes);
 

@@ -32,4 +32,8 @@ static inline size_t motet_op_bytes(const motet_op *op)
     return op->count * motet_type_table[op->type].bytes;
 }
 
+/** Pieces of motet_op_bytes() each that @p op reads and writes on @p rank of @p nranks. */
+void motet_op_pieces(const motet_op *op, int rank, int nranks, size_t *send_out,
+        size_t *recv_out);
+
 #endif

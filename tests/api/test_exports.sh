@@ -73,7 +73,7 @@ check_file() {
     ((bytes < limit)) || fail "$lib: $bytes bytes without debug information, limit is $limit"
 }
 
-for row in libmotet.so:libmotet.so.0:20 libnccl.so.2:libnccl.so.2:5 librccl.so.1:librccl.so.1:8; do
+for row in libmotet.so:libmotet.so.0:20 libnccl.so.2:libnccl.so.2:15 librccl.so.1:librccl.so.1:8; do
     IFS=: read -r file soname mib <<<"$row"
     name=${file%%.*}
     check_names "$libdir/$file" "$source/src/exports/$name.list"

@@ -8,6 +8,7 @@ export FALSIFIER_LIB=$build/src/exports/libnccl.so.2
 falsifier=$build/tests/cli/libfalsifier.so
 quick="-n 2 -w 1"
 unset NCCL_TESTS_MIN_BW
+export MOTET_DEVICE=cpu # also where there are GPUs; test_gpu.sh has those
 
 # rows N [FIELDS]: that many rows without '#', each of so many fields, numbers where
 # nccl-tests' parsers expect them.
@@ -72,10 +73,17 @@ rows() {
 
     # ways of issuing, checking and registering
     for option in '-z 0' '-z 2' '-m 4' '-a 0' '-a 2' '-a 3' '-C 1' '-R 1' '-R 2' '-u 1' '-x 1' \
-        '-c 3' '--malloc' '--device cpu' '--rounds 3'; do
+        '-c 3' '--malloc' '--device cpu' '--rounds 3' '--timing blocking' '--timing eager' \
+        '--buffers 2' '--register buffer' '--register window --buffers 2' '--register none'; do
         expect 0 "$motet" bench -b 4K -e 4K $quick $option
         rows 1
     done
+    expect 0 "$motet" bench -b 4K -e 4K $quick --timing eager,blocking
+    rows 2
+    out_has '^# timing  eager$'
+    out_has '^# timing  blocking$'
+    expect 0 "$motet" bench -b 2M -e 2M $quick -t 1 # checked by several threads
+    rows 1
     expect 0 "$motet" bench -b 4K -e 4K $quick -S 1
     rows 1 15
     expect 0 "$motet" bench -b 4K -e 4K $quick -c 0
@@ -88,12 +96,25 @@ rows() {
         expect 0 "$motet" bench -b 4K -e 4K $quick $option 1
         out_has "^# ignored $option 1: "
     done
-    expect 64 "$motet" bench -G 1
-    err_has 'no graphs to capture'
+    for option in '-G 1' '--timing graph' '--timing eager,graph'; do
+        expect 64 "$motet" bench $option
+        err_has 'no graphs to capture'
+    done
     expect 64 "$motet" bench -D 1
     err_has 'no device code'
+    expect 64 "$motet" bench --buffers 30
+    err_has 'at most as many as calls, 20'
+    expect 64 "$motet" bench --vs self --vs-env A=B
+    err_has 'both libraries share their processes'
+    expect 64 "$motet" bench --vs-env A
+    err_has 'need NAME=VALUE'
+    expect 2 "$motet" bench --device hip
+    err_has 'no ranks on AMD GPUs'
+    expect 64 "$motet" bench --device tpu
+    err_has "the device is 'tpu', need auto, cpu, cuda or hip"
     expect 0 "$motet" bench -G 0 -D 0 -b 4K -e 4K $quick
-    for option in '-b x' '-e 4' '-f 1' '-o xor' '-d int7' '-r 2' '-n 0' '-z 9' '-a 4' '-C 2' '-i 0' '--ranks 300'; do
+    for option in '-b x' '-e 4' '-f 1' '-o xor' '-d int7' '-r 2' '-n 0' '-z 9' '-a 4' '-C 2' '-i 0' '--ranks 300' \
+        '--timing fast' '--timing' '-R 3' '-R wide' '--buffers 0'; do
         expect 64 "$motet" bench $option
     done
 
@@ -102,7 +123,7 @@ rows() {
     is_json "$work/b.json"
     grep -q '"bus_bw"' "$work/b.json" || fail "no bus_bw in JSON"
     [ "$(wc -l <"$work/b.csv")" -eq 17 ] || fail "CSV has not 16 lines and a head"
-    awk -F, 'NF != 14 { exit 1 }' "$work/b.csv" || fail "CSV columns"
+    awk -F, 'NF != 18 { exit 1 }' "$work/b.csv" || fail "CSV columns"
     if command -v python3 >/dev/null; then
         python3 -c "import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])" "$work/b.svg" || fail "SVG is not XML"
     fi
@@ -131,6 +152,17 @@ rows() {
     out_has '^# ignored -z 0: a library has no host streams'
     expect 0 "$motet" bench -b 1K -e 1K $quick --lib "$build/src/exports/libmotet.so" -z 0
     out_lacks '^# ignored -z'
+
+    # the same library twice; NVIDIA's, which is one that is not motet's
+    expect 0 "$motet" bench -b 1K -e 1K $quick --vs self
+    rows 1 19
+    out_has '^# vs      /.* \(built in\)$'
+    mkdir -p "$work/motet" "$work/wheels/nvidia/nccl/lib"
+    cp "$build/src/exports/libnccl.so.2" "$work/motet/"
+    cp "$falsifier" "$work/wheels/nvidia/nccl/lib/libnccl.so.2"
+    expect 0 env LD_LIBRARY_PATH="$work/motet" PYTHONPATH="$work/none:$work/wheels" \
+        "$motet" bench -b 1K -e 1K $quick --vs nccl --host-memory
+    out_has "^# vs      $work/wheels/nvidia/nccl/lib/libnccl\.so\.2$"
 
     # wrong values, hangs, crashes, and what is no such library
     expect 2 "$motet" bench -b 1K -e 1K --lib "$falsifier"

@@ -45,7 +45,7 @@ expect 0 "$motet" version
 out_has '^motet [0-9.]+ \(NCCL API 2\.27\.7\)$'
 [ "$(wc -l <"$work/out")" -eq 1 ] || fail "more than one line"
 expect 0 "$motet" version -v
-for what in 'device kinds +cpu' 'CPU kernels +.*baseline' 'compiler +[a-z]' 'build +' 'optional libraries'; do
+for what in 'device kinds +.*cpu' 'CPU kernels +.*baseline' 'code for NVIDIA +' 'code for AMD +' 'compiler +[a-z]' 'build +' 'optional libraries'; do
     out_has "^$what"
 done
 expect 0 "$motet" version --json

@@ -79,6 +79,17 @@ expect 127 "$motet" run --as nccl -- /no/such/program
 expect 0 "$motet" run --as nccl --lib "$build/src/exports/libnccl.so.2" -- "$cli/mapper" 0
 out_has 'libnccl\.so\.2'
 
+# --- by its name, as a program's dlopen or DT_NEEDED says it: the drop-in is what is found,
+# wherever else there is one
+mkdir "$work/foreign"
+cp "$cli/libdummy.so" "$work/foreign/libnccl.so.2"
+expect 0 env LD_LIBRARY_PATH="$work/foreign" "$cli/mapper" 0 libnccl.so.2
+out_has "$work/foreign/libnccl\.so\.2"
+expect 0 env LD_LIBRARY_PATH="$work/foreign" "$motet" run --as nccl -- "$cli/mapper" 0.3 libnccl.so.2
+out_has '/libnccl\.so\.2'
+out_lacks "$work/foreign/"
+[ ! -s "$work/err" ] || fail "the drop-in is reported as foreign"
+
 # --- another library with the NCCL ABI, mapped by its path
 mkdir "$work/other"
 cp "$cli/libdummy.so" "$work/other/librccl.so.1"

@@ -6,6 +6,7 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 export FALSIFIER_LIB=$build/src/exports/libnccl.so.2
 falsifier=$build/tests/cli/libfalsifier.so
+export MOTET_DEVICE=cpu # also where there are GPUs; test_gpu.sh has those
 
 last_is() {
     [ "$(tail -n 1 "$work/out")" = "$1" ] || fail "the last line is not $1"
@@ -35,6 +36,14 @@ last_is PASS
 expect 0 "$motet" smoke --json
 is_json "$work/out"
 out_has '^  "pass": true$'
+
+# --- devices
+expect 2 "$motet" smoke --device hip
+err_has 'no ranks on AMD GPUs'
+expect 64 "$motet" smoke --device tpu
+err_has "the device is 'tpu', need auto, cpu, cuda or hip"
+expect 0 env -u MOTET_DEVICE "$motet" smoke --device cpu -n 1
+last_is PASS
 
 # --- another library
 expect 2 "$motet" smoke --lib /no/such/lib.so

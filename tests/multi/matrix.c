@@ -34,7 +34,17 @@ struct options {
     const char *epoch;
     long only; /* −1: all */
     bool list;
+    /* Parts of the set; such a run need not cover all pairs. */
+    int layout, ranks, stream; /* −1: all */
+    size_t max_count;
+    unsigned part, parts; /* worlds whose number is `part` modulo `parts` */
 };
+
+static bool narrowed(const struct options *o)
+{
+    return o->layout >= 0 || o->ranks >= 0 || o->stream >= 0 ||
+            o->max_count != SIZE_MAX || o->parts > 1;
+}
 
 int matrix_compare(const multi_spec *spec, void *shared)
 {
@@ -61,12 +71,13 @@ static int run_world(const struct options *o, const matrix_case *cases, size_t c
 {
     matrix_world world = { .cases = cases, .count = count, .seed = o->seed };
     char epoch[64];
-    const char *environment[] = { NULL, NULL };
+    const char *environment[16] = { NULL };
+    size_t variables = 0;
     multi_spec spec = {
         .name = "value matrix",
         .layout = (multi_layout)cases[0].v[DIM_LAYOUT],
         .nranks = matrix_nranks(&cases[0]),
-        .init = true,
+        .init = matrix_there == NULL,
         .deadline_s = o->deadline_s,
         .shared_bytes = count * (size_t)matrix_nranks(&cases[0]) * sizeof(uint64_t),
         .environment = environment,
@@ -77,9 +88,14 @@ static int run_world(const struct options *o, const matrix_case *cases, size_t c
     uint64_t start = multi_now_ns();
     int failed;
 
+    while (matrix_there != NULL && matrix_there->environment[variables] != NULL &&
+            variables < 14) {
+        environment[variables] = matrix_there->environment[variables];
+        variables++;
+    }
     if (o->epoch != NULL) {
         (void)snprintf(epoch, sizeof(epoch), "MOTET_EPOCH_START=%s", o->epoch);
-        environment[0] = epoch;
+        environment[variables] = epoch;
     }
     failed = multi_run(&spec);
     printf("%d ranks, %-10s %6zu cases %6.2f s%s\n", spec.nranks,
@@ -108,6 +124,7 @@ static void print_coverage(const matrix_set *set)
 
 static int run_set(const struct options *o, const matrix_set *set)
 {
+    unsigned number = 0;
     int failed = 0;
     size_t end;
 
@@ -115,9 +132,40 @@ static int run_set(const struct options *o, const matrix_set *set)
         for (end = at; end < set->count && same_world(&set->at[at], &set->at[end]);
                 end++)
             ;
-        failed += run_world(o, &set->at[at], end - at);
+        if (number++ % o->parts == o->part)
+            failed += run_world(o, &set->at[at], end - at);
     }
     return failed;
+}
+
+/** Leave in the set what the options ask for. */
+static void narrow(const struct options *o, matrix_set *set)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < set->count; i++) {
+        const matrix_case *c = &set->at[i];
+
+        if ((o->layout < 0 || c->v[DIM_LAYOUT] == o->layout) &&
+                (o->ranks < 0 || matrix_nranks(c) == o->ranks) &&
+                (o->stream < 0 || c->v[DIM_STREAM] == o->stream) &&
+                matrix_count(c) <= o->max_count)
+            set->at[kept++] = *c;
+    }
+    set->count = kept;
+}
+
+static int layout_named(const char *name)
+{
+    for (int i = 0; i < MULTI_NUM_LAYOUTS; i++)
+        if (strcmp(name, multi_layout_names[i]) == 0)
+            return i;
+    return MULTI_NUM_LAYOUTS;
+}
+
+static bool parse_part(const char *text, struct options *o)
+{
+    return sscanf(text, "%u/%u", &o->part, &o->parts) == 2 && o->part < o->parts;
 }
 
 static void list_set(const matrix_set *set)
@@ -139,6 +187,11 @@ static bool parse(int argc, char **argv, struct options *o)
         { "only", required_argument, NULL, 'o' },
         { "deadline", required_argument, NULL, 'd' },
         { "list", no_argument, NULL, 'l' },
+        { "layout", required_argument, NULL, 'L' },
+        { "ranks", required_argument, NULL, 'r' },
+        { "stream", required_argument, NULL, 'S' },
+        { "max-count", required_argument, NULL, 'm' },
+        { "part", required_argument, NULL, 'p' },
         { NULL, 0, NULL, 0 },
     };
     int c;
@@ -151,22 +204,40 @@ static bool parse(int argc, char **argv, struct options *o)
         case 'o': o->only = strtol(optarg, NULL, 10); break;
         case 'd': o->deadline_s = (unsigned)strtoul(optarg, NULL, 10); break;
         case 'l': o->list = true; break;
+        case 'L': o->layout = layout_named(optarg); break;
+        case 'r': o->ranks = (int)strtol(optarg, NULL, 10); break;
+        case 'S': o->stream = (int)strtol(optarg, NULL, 10); break;
+        case 'm': o->max_count = strtoull(optarg, NULL, 10); break;
+        case 'p':
+            if (!parse_part(optarg, o))
+                return false;
+            break;
         default: return false;
         }
     }
-    return o->thin > 0 && optind == argc;
+    return o->thin > 0 && o->layout < MULTI_NUM_LAYOUTS && optind == argc;
 }
 
 int main(int argc, char **argv)
 {
-    struct options o = { .thin = 1, .deadline_s = 60, .seed = 1, .only = -1 };
+    struct options o = { .thin = 1,
+        .deadline_s = 60,
+        .seed = 1,
+        .only = -1,
+        .layout = -1,
+        .ranks = -1,
+        .stream = -1,
+        .max_count = SIZE_MAX,
+        .parts = 1 };
     matrix_set set;
     int failed;
 
     if (!parse(argc, argv, &o)) {
         fprintf(stderr,
                 "usage: matrix [--thin K] [--seed N] [--epoch N] [--only CASE] "
-                "[--deadline S] [--list]\n");
+                "[--deadline S] [--list]\n"
+                "              [--layout NAME] [--ranks N] [--max-count N] [--part "
+                "I/N]\n");
         return 64;
     }
     if (!(o.only < 0 ? matrix_choose(o.thin, &set)
@@ -174,12 +245,17 @@ int main(int argc, char **argv)
         fprintf(stderr, "matrix: no such case, or no memory\n");
         return 64;
     }
+    narrow(&o, &set);
     if (o.list) {
         list_set(&set);
         return 0;
     }
+    if (matrix_there != NULL && (failed = matrix_there->look()) != 0)
+        return failed;
     failed = run_set(&o, &set);
-    if (o.only < 0) {
+    if (o.only < 0 && narrowed(&o)) {
+        printf("matrix: %zu cases, part %u of %u\n", set.count, o.part, o.parts);
+    } else if (o.only < 0) {
         print_coverage(&set);
         failed += set.pairs_covered != set.pairs;
     }

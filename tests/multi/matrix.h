@@ -32,7 +32,7 @@ typedef enum matrix_dim {
     DIM_PLACE,  /* out of place, in place                                   */
     DIM_LAYOUT, /* multi_layout                                             */
     DIM_SHIFT,  /* buffers aligned to 64 bytes, or one element off          */
-    DIM_STREAM, /* NULL, or a host stream                                   */
+    DIM_STREAM, /* NULL, or a host stream; a target has its own two         */
     DIM_GROUP,  /* alone, or with neighbouring cases in one group           */
     MATRIX_DIMS
 } matrix_dim;
@@ -82,6 +82,40 @@ typedef struct matrix_world {
     size_t count;
     uint64_t seed;
 } matrix_world;
+
+/**
+ * Ranks that do not work in memory that the test can touch. Each block of a case then
+ * has a twin over there: sent before the operation, fetched back after it. All slots
+ * but look() are called by the thread that drives the ranks, and record a failure of
+ * its own where they return false.
+ */
+typedef struct matrix_target {
+    const char *streamed; /* what DIM_STREAM's second value is called: ", captured" */
+    unsigned rounds;      /* such a case runs this often, each time with new inputs */
+    const char *const
+            *environment; /* of the ranks: "NAME=VALUE", NULL-ended, at most 14     */
+    /** In the parent, before any rank. 0, or the program's exit status. */
+    int (*look)(void);
+    /** Make memory, streams and communicators of ranks first … first + ranks − 1. */
+    bool (*open)(multi_rank *rank, int first, int ranks, void **state_out);
+    void (*close)(void *state);
+    /** A batch of cases begins: memory reserved so far is free again. */
+    void (*begin)(void *state, const matrix_case *c);
+    /** Memory of rank first + i, aligned to 256 bytes. NULL: there is no more. */
+    void *(*reserve)(void *state, int i, size_t bytes);
+    bool (*send)(void *state, int i, void *there, const void *here, size_t bytes);
+    bool (*fetch)(void *state, int i, void *here, const void *there, size_t bytes);
+    cudaStream_t (*stream)(void *state, int i);
+    /** Calls between record() and recorded() do not run before play(). */
+    bool (*record)(void *state);
+    bool (*recorded)(void *state);
+    bool (*play)(void *state);
+    /** Wait until all of this thread's ranks are done; they are well. */
+    bool (*sync)(void *state);
+} matrix_target;
+
+/** The target of this program; NULL: the ranks work in the test's own memory. */
+extern const matrix_target *const matrix_there;
 
 /** Parent's part after a world: compares the hashes of all ranks. */
 int matrix_compare(const multi_spec *spec, void *shared);

@@ -64,7 +64,9 @@ void matrix_name(const matrix_case *c, char *buf, size_t bytes)
             matrix_nranks(c), multi_layout_names[c->v[DIM_LAYOUT]],
             c->v[DIM_PLACE] ? "in place" : "out of place",
             c->v[DIM_SHIFT] ? ", misaligned" : "",
-            c->v[DIM_STREAM] ? ", on a stream" : "",
+            !c->v[DIM_STREAM]              ? ""
+                    : matrix_there == NULL ? ", on a stream"
+                                           : matrix_there->streamed,
             c->v[DIM_GROUP] ? ", grouped" : "");
 }
 

@@ -140,7 +140,8 @@ static void test_a_call_that_comes_too_late_finds_a_stopped_engine(void **state)
     for (int r = 0; r < 2; r++) {
         assert_int_not_equal(motet_comm_run(comm[r], &op), MOTET_OK);
         assert_true(motet_error_trail()[0] != '\0');
-        assert_int_not_equal(motet_launch(batch_of(comm[r], &op, NULL)), MOTET_OK);
+        assert_int_not_equal(motet_launch_group(batch_of(comm[r], &op, NULL)),
+                MOTET_OK);
         assert_int_not_equal(motet_exchange_draw(comm[r], &number), MOTET_OK);
         assert_int_equal(motet_comm_async(comm[r]),
                 motet_engine_failure(&comm[r]->engine));
@@ -381,7 +382,7 @@ static void test_batches_are_used_again_with_their_room(void **state)
     for (int i = 0; i < 100; i++)
         assert_int_equal(motet_batch_add(first, &op, NULL), MOTET_OK);
     room = first->collective;
-    assert_int_equal(motet_launch(first), MOTET_OK);
+    assert_int_equal(motet_launch_group(first), MOTET_OK);
     assert_int_equal(sum, 1);
     assert_int_equal(motet_batch_get(comm, &second), MOTET_OK);
     assert_ptr_equal(second, first);
@@ -429,7 +430,7 @@ static motet_result launch_all(int n, motet_comm **comm, int32_t *value,
         batch->next = batches;
         batches = batch;
     }
-    return motet_launch(batches);
+    return motet_launch_group(batches);
 }
 
 static void test_ranks_of_one_thread_run_at_the_same_time(void **state)

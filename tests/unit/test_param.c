@@ -339,7 +339,7 @@ static void test_configuration_files_stand_below_the_environment(void **state)
     char folder[] = "/tmp/motet-param-XXXXXX", path[64], named[64], home[64];
     char conf_file[96];
     static const char *const names[] = { "MOTET_MAX_CTAS", "MOTET_MIN_CTAS",
-        "MOTET_HOSTID", "NCCL_PROTO", NULL };
+        "MOTET_HOSTID", "NCCL_TUNER_PLUGIN", NULL };
     child_result child;
 
     (void)state;
@@ -349,7 +349,8 @@ static void test_configuration_files_stand_below_the_environment(void **state)
     snprintf(home, sizeof(home), "HOME=%s", folder);
     snprintf(conf_file, sizeof(conf_file), "NCCL_CONF_FILE=%s", named);
     write_file(path,
-            "# a comment\nMOTET_MAX_CTAS = 5\n NCCL_MIN_CTAS=6\r\nNCCL_PROTO=LL\n"
+            "# a comment\nMOTET_MAX_CTAS = 5\n "
+            "NCCL_MIN_CTAS=6\r\nNCCL_TUNER_PLUGIN=LL\n"
             "NCCL_HOSTID=home\nMOTET_WRONG=1\nnonsense\n");
     write_file(named, "NCCL_HOSTID=named");
     {
@@ -361,9 +362,9 @@ static void test_configuration_files_stand_below_the_environment(void **state)
         assert_int_equal(child.status, 0);
         assert_non_null(strstr(child.out,
                 "MOTET_MAX_CTAS=7\nMOTET_MIN_CTAS=6\n"
-                "MOTET_HOSTID=home\nNCCL_PROTO=LL\n"));
-        assert_non_null(
-                strstr(child.out, "NCCL_PROTO set by environment to LL (from /tmp/"));
+                "MOTET_HOSTID=home\nNCCL_TUNER_PLUGIN=LL\n"));
+        assert_non_null(strstr(child.out,
+                "NCCL_TUNER_PLUGIN set by environment to LL (from /tmp/"));
         assert_int_equal(child_count(child.out, "MOTET_WRONG in /tmp/"), 1);
     }
     {
@@ -373,7 +374,7 @@ static void test_configuration_files_stand_below_the_environment(void **state)
         assert_int_equal(child.status, 0);
         assert_non_null(strstr(child.out,
                 "MOTET_MAX_CTAS=-1\nMOTET_MIN_CTAS=-1\n"
-                "MOTET_HOSTID=named\nNCCL_PROTO=unset\n"));
+                "MOTET_HOSTID=named\nNCCL_TUNER_PLUGIN=unset\n"));
     }
     unlink(named);
     unlink(path);

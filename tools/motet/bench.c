@@ -66,6 +66,33 @@ static int least_bandwidth(struct bench *b)
     return EXIT_FINE;
 }
 
+/* Look for the devices, the files and the memory that are needed, before any rank starts. */
+static int prepare(struct bench *b)
+{
+    struct bench_options *o = &b->options;
+    const char *vs = o->vs;
+    char why[PATH_MAX + 256];
+    int code = backend_choose("bench", o->device, o->host_memory, &b->place);
+
+    if (code >= 0)
+        return code;
+    code = bench_settle(o, b->place.backend);
+    if (code >= 0)
+        return code;
+    b->teams = vs != NULL && b->place.backend->mirrored;
+    if (o->nvs_env > 0 && !b->teams)
+        return cmd_usage_error("bench",
+                "--vs-env needs --vs and ranks on GPUs: on CPUs both libraries share "
+                "their processes");
+    if (vs != NULL && strcmp(vs, "self") == 0)
+        vs = o->lib != NULL ? o->lib : "";
+    if ((o->lib != NULL && !library_find(o->lib, b->lib_path, why, sizeof(why))) ||
+            (vs != NULL && !library_find(vs, b->vs_path, why, sizeof(why))))
+        return cmd_error("bench", EXIT_UNDECIDED, "%s", why);
+    code = open_results(b);
+    return code == EXIT_FINE ? least_bandwidth(b) : code;
+}
+
 int cmd_bench(int argc, char **argv)
 {
     struct ranks_plan plan = { .command = "bench" };
@@ -78,19 +105,14 @@ int cmd_bench(int argc, char **argv)
     b->argc = argc;
     b->argv = argv;
     code = bench_read_options(argc, argv, &b->options);
-    if (code < 0) {
-        code = open_results(b);
-        if (code == EXIT_FINE)
-            code = least_bandwidth(b);
-        if (code == EXIT_FINE && b->options.device != NULL &&
-                setenv("MOTET_DEVICE", b->options.device, 1) != 0)
-            code = cmd_error("bench", EXIT_PROBLEM, "set MOTET_DEVICE: no memory");
+    if (code < 0 && (code = prepare(b)) == EXIT_FINE) {
         plan.processes = b->options.processes;
         plan.threads = b->options.threads;
         plan.per_thread = b->options.per_thread;
+        plan.teams = b->teams ? 2 : 1;
+        plan.place = &b->place;
         plan.stall_s = (unsigned)b->options.timeout_s;
-        if (code == EXIT_FINE)
-            code = ranks_run(&plan, bench_body, b);
+        code = ranks_run(&plan, bench_body, b);
     }
     close_results(b);
     free(b);

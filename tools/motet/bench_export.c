@@ -17,7 +17,7 @@ bool bench_write_csv(const struct bench *b)
 
     fprintf(out,
             "collective,type,redop,root,size,count,placement,time_us,algbw_gbps,"
-            "busbw_gbps,wrong,vs_time_us,ratio,spread\n");
+            "busbw_gbps,wrong,vs_time_us,ratio,spread,timing,p10_us,p90_us,issue_us\n");
     for (size_t i = 0; i < b->results.nrows; i++) {
         const struct bench_row *row = &b->results.rows[i];
 
@@ -35,9 +35,11 @@ bool bench_write_csv(const struct bench *b)
             if (h->wrong >= 0)
                 fprintf(out, "%lld", (long long)h->wrong);
             if (b->options.vs != NULL)
-                fprintf(out, ",%.4f,%.4f,%.4f\n", h->other_us, h->ratio, h->spread);
+                fprintf(out, ",%.4f,%.4f,%.4f", h->other_us, h->ratio, h->spread);
             else
-                fprintf(out, ",,,\n");
+                fprintf(out, ",,,");
+            fprintf(out, ",%s,%.4f,%.4f,%.4f\n", bench_timing_names[row->timing],
+                    h->p10_us, h->p90_us, h->issue_us);
         }
     }
     return fflush(out) == 0 && !ferror(out);
@@ -56,7 +58,7 @@ static void write_library(struct json *j, const char *key, const struct library 
 /* Only the variables that steer libraries: the rest is nobody's business. */
 static void write_environment(struct json *j)
 {
-    static const char *const prefix[] = { "MOTET_", "NCCL_", "RCCL_",
+    static const char *const prefix[] = { "MOTET_", "NCCL_", "RCCL_", "CUDA_",
         "LD_PRELOAD=", "LD_LIBRARY_PATH=", "OMP_" };
 
     json_array(j, "env");
@@ -75,16 +77,29 @@ static void write_devices(const struct bench *b, struct json *j, int nranks)
     host_cpu_name(cpu, sizeof(cpu));
     json_array(j, "devices");
     for (int r = 0; r < nranks; r++) {
+        const struct backend_device *d = backend_device_of(&b->place, r);
+        int devices = b->place.facts.devices;
+
         json_object(j, NULL);
         json_int(j, "rank", r);
         json_int(j, "group", 0);
         json_int(j, "pid", b->pids[r]);
         json_string(j, "hostname", host);
-        json_int(j, "device", r);
-        json_string(j, "device_info", cpu);
+        json_int(j, "device", devices > 0 ? r % devices : r);
+        json_string(j, "device_info", d != NULL ? d->name : devices > 0 ? "GPU" : cpu);
+        if (d != NULL)
+            json_string(j, "device_identity", d->identity);
         json_end(j);
     }
     json_end(j);
+}
+
+static const char *buffers_from(const struct bench *b)
+{
+    if (!b->place.backend->mirrored)
+        return b->options.use_malloc ? "malloc" : "ncclMemAlloc";
+    return b->options.use_malloc || b->options.registration == 0 ? "cuMemAlloc"
+                                                                 : "ncclMemAlloc";
 }
 
 static void write_config(const struct bench *b, struct json *j, int nranks)
@@ -105,11 +120,20 @@ static void write_config(const struct bench *b, struct json *j, int nranks)
     json_int(j, "iterations", o->iters);
     json_int(j, "aggregated_iterations", o->aggregate);
     json_int(j, "validation", o->checks);
-    json_int(j, "graph", 0);
+    json_int(j, "graph",
+            b->results.nrows > 0 && b->results.rows[0].timing == BENCH_GRAPH
+                    ? o->replays
+                    : 0);
+    json_int(j, "buffer_sets", o->sets);
     json_int(j, "blocking_collectives", o->blocking);
     json_int(j, "rounds", o->rounds);
     json_int(j, "local_register", o->registration);
-    json_string(j, "buffers", o->use_malloc ? "malloc" : "ncclMemAlloc");
+    json_string(j, "device", b->place.backend->name);
+    json_string(j, "buffers", buffers_from(b));
+    if (b->place.facts.devices > 0) {
+        json_string(j, "driver", b->place.facts.driver_path);
+        json_int(j, "driver_version", b->place.facts.driver_version);
+    }
     write_devices(b, j, nranks);
     json_end(j);
 }
@@ -123,6 +147,9 @@ static void write_half(const struct bench *b, struct json *j, const char *key,
     }
     json_object(j, key);
     json_double(j, b->options.cpu_time ? "cpu_time" : "time", h->time_us);
+    json_double(j, "p10", h->p10_us);
+    json_double(j, "p90", h->p90_us);
+    json_double(j, "issue_time", h->issue_us);
     json_double(j, "alg_bw", h->alg_bw);
     json_double(j, "bus_bw", h->bus_bw);
     if (h->wrong < 0)
@@ -151,6 +178,7 @@ static void write_row(const struct bench *b, struct json *j,
     json_string(j, "type", motet_type_table[row->type].name);
     json_string(j, "redop", bench_redop_name(row));
     json_string(j, "root", root);
+    json_string(j, "timing", bench_timing_names[row->timing]);
     write_half(b, j, "out_of_place", &row->half[0]);
     write_half(b, j, "in_place", &row->half[1]);
     json_end(j);
@@ -206,6 +234,10 @@ bool bench_write_json(const struct bench *b, int nranks)
     write_library(&j, "library", &b->lib);
     if (b->options.vs != NULL)
         write_library(&j, "vs", &b->vs);
+    json_array(&j, "vs_env");
+    for (int i = 0; i < b->options.nvs_env; i++)
+        json_string(&j, NULL, b->options.vs_env[i]);
+    json_end(&j);
     write_config(b, &j, nranks);
     json_array(&j, "results");
     for (size_t i = 0; i < b->results.nrows; i++)

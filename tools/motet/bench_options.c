@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The options of motet bench: nccl-tests' and rccl-tests' letters with their meaning,
- * and a few long ones of our own. A letter that means nothing on CPU ranks is accepted
- * and named in the table's head, except where going on would measure something else than
- * was asked for (graphs, device code): that is refused.
+ * and a few long ones of our own. A letter that means nothing here is accepted and named
+ * in the table's head, except where going on would measure something else than was asked
+ * for (device code): that is refused. What depends on the device is in bench_settle.c.
  */
 #include "bench.h"
 
@@ -26,7 +26,7 @@ static const char help[] =
         "  -np, --ranks N       processes (default 2; 1 if -t or -g is given)\n"
         "  -t, --nthreads N     threads in each process (default 1)\n"
         "  -g, --ngpus N        ranks that each thread drives (default 1)\n"
-        "      --device KIND    auto, cpu, cuda or hip: sets MOTET_DEVICE\n"
+        "      --device KIND    cpu, cuda, or auto: GPUs if there are any (default)\n"
         "Sizes\n"
         "  -b, --minbytes SIZE  smallest, as in 8, 4K, 1M (default 8)\n"
         "  -e, --maxbytes SIZE  largest (default 64M)\n"
@@ -44,21 +44,31 @@ static const char help[] =
         "  -w, --warmup_iters N untimed calls before (default 5)\n"
         "  -m, --agg_iters N    calls in one group (default 1)\n"
         "  -N, --run_cycles N   repeat it all; 0 for ever (default 1)\n"
-        "  -z, --blocking N     1: stream NULL, each call returns with its result\n"
-        "                       (default); 0: calls on a stream, waited for at the end;\n"
-        "                       2, 3: on a stream, waited for after each call\n"
-        "  -a, --average N      of the ranks: 0 rank 0, 1 mean, 2 min, 3 max (default 1)\n"
+        "      --timing LIST    eager: calls issued one after another, waited for at the\n"
+        "                       end (default on GPUs); graph: captured and replayed;\n"
+        "                       blocking: each waited for (default on CPUs)\n"
+        "  -G, --cudagraph N    --timing graph, N replays in a turn (10 unless given)\n"
+        "  -z, --blocking N     0: --timing eager; 2, 3: blocking on a stream; 1: blocking,\n"
+        "                       on CPUs with stream NULL: a call returns with its result\n"
+        "  -a, --average N      of the ranks: 0 rank 0, 1 mean, 2 min, 3 max (default 1 on\n"
+        "                       CPUs, 3 on GPUs)\n"
         "  -C, --report_cputime 1   time until the calls were issued\n"
-        "  -R, --local_register N   buffers: 1 registered, 2 in windows (default 0)\n"
+        "  -R, --register HOW   buffers: none, buffer, window, or 0, 1, 2 (default none)\n"
+        "      --buffers N      sets of buffers that calls take in turn (default 1)\n"
         "  -x, --cta_policy N   CTAPolicy of the communicators\n"
-        "  -T, --timeout S      give up if nothing advances for S seconds (default never)\n"
+        "  -T, --timeout S      give up if nothing advances for S seconds, 0 never\n"
+        "                       (default 0 on CPUs, 300 on GPUs)\n"
         "  -c, --check N        rounds of checking every value (default 1)\n"
-        "      --malloc         buffers by malloc, not ncclMemAlloc\n"
+        "      --malloc         no buffers by ncclMemAlloc\n"
         "Libraries\n"
-        "      --lib PATH       measure this library with the NCCL ABI (default: built in)\n"
-        "      --vs PATH        measure a second one in the same ranks, in turns; adds\n"
-        "                       its time, the ratio and the spread of the first's times\n"
-        "      --rounds N       turns (default 7 with --vs, else 1)\n"
+        "      --lib PATH       measure this library with the NCCL ABI (default: built in);\n"
+        "                       nccl is NVIDIA's, wherever it is\n"
+        "      --vs PATH        measure a second one too, in turns; adds its time, the\n"
+        "                       ratio and the spread of the first's times. self is the\n"
+        "                       first once more\n"
+        "      --vs-env N=V     set a variable for the second one (GPUs)\n"
+        "      --rounds N       turns (default 1 on CPUs, 7 on GPUs and with --vs)\n"
+        "      --explain        what the library plans for each size, and why\n"
         "      --host-memory    libraries take host memory although they are not motet\n"
         "Results\n"
         "  -J, --json FILE      JSON; - for stdout, the table then goes to stderr\n"
@@ -67,8 +77,8 @@ static const char help[] =
         "  -S, --report_timestamps 1   time of day after each row\n"
         "  -h, --help           this text\n"
         "\n"
-        "Accepted and named in the head, without effect on CPU ranks: -p -y -M -V -I -K\n"
-        "-s -F -E -q -Y. Refused: -G (graphs) and -D (device code).\n"
+        "Accepted and named in the head, without effect: -p -y -M -V -I -K -s -F -E -q -Y.\n"
+        "Refused: -D (device code), and graphs on CPUs.\n"
         "NCCL_TESTS_MIN_BW sets the least average bus bandwidth, GB/s.\n"
         "\n"
         "Exit status: 0 fine, 1 values are wrong or a rank failed, 2 a library cannot be\n"
@@ -84,7 +94,11 @@ enum {
     OPT_ROUNDS,
     OPT_HOST_MEMORY,
     OPT_CSV,
-    OPT_SVG
+    OPT_SVG,
+    OPT_TIMING,
+    OPT_BUFFERS,
+    OPT_VS_ENV,
+    OPT_EXPLAIN
 };
 
 static const char short_options[] =
@@ -112,13 +126,18 @@ static const struct option long_options[] = {
     { "average", required_argument, NULL, 'a' },
     { "report_cputime", required_argument, NULL, 'C' },
     { "local_register", required_argument, NULL, 'R' },
+    { "register", required_argument, NULL, 'R' },
+    { "buffers", required_argument, NULL, OPT_BUFFERS },
+    { "timing", required_argument, NULL, OPT_TIMING },
     { "cta_policy", required_argument, NULL, 'x' },
     { "timeout", required_argument, NULL, 'T' },
     { "check", required_argument, NULL, 'c' },
     { "malloc", no_argument, NULL, OPT_MALLOC },
     { "lib", required_argument, NULL, OPT_LIB },
     { "vs", required_argument, NULL, OPT_VS },
+    { "vs-env", required_argument, NULL, OPT_VS_ENV },
     { "rounds", required_argument, NULL, OPT_ROUNDS },
+    { "explain", no_argument, NULL, OPT_EXPLAIN },
     { "host-memory", no_argument, NULL, OPT_HOST_MEMORY },
     { "json", required_argument, NULL, 'J' },
     { "output_file", required_argument, NULL, 'J' },
@@ -135,22 +154,22 @@ static const struct option long_options[] = {
     { NULL, 0, NULL, 0 },
 };
 
-/* Letters that change nothing on CPU ranks, and why. */
+/* Letters that change nothing, and why. */
 static const struct {
     int letter;
     const char *why;
 } without_effect[] = {
     { 'p', "ranks always start in parallel" },
-    { 'y', "-z chooses between stream NULL and a stream" },
-    { 'M', "CPU ranks use no GPU memory" },
-    { 'V', "CPU ranks run no thread blocks" },
+    { 'y', "-z and --timing choose the streams" },
+    { 'M', "memory is not reported" },
+    { 'V', "the library chooses its thread blocks" },
     { 'I', "motet smoke and --rounds show how times vary" },
     { 'K', "-w skips the first calls" },
     { 's', "-N repeats the test" },
-    { 'F', "CPU caches are left as the calls leave them" },
-    { 'E', "buffers are not rotated" },
+    { 'F', "caches are left as the calls leave them; --buffers takes others in turn" },
+    { 'E', "--buffers takes buffers in turn" },
     { 'q', "no delay is put between calls" },
-    { 'Y', "memory of CPU ranks has no types" },
+    { 'Y', "memory has no types here" },
 };
 
 #define COUNT(table) (sizeof(table) / sizeof(*(table)))
@@ -191,7 +210,8 @@ static const struct value {
     { 'N', VALUE_INT, 0, 100000000, offsetof(struct bench_options, cycles) },
     { 'z', VALUE_INT, 0, 3, offsetof(struct bench_options, blocking) },
     { 'a', VALUE_INT, 0, 3, offsetof(struct bench_options, average) },
-    { 'R', VALUE_INT, 0, 2, offsetof(struct bench_options, registration) },
+    { 'G', VALUE_INT, 0, 100000000, offsetof(struct bench_options, replays) },
+    { OPT_BUFFERS, VALUE_INT, 1, 1024, offsetof(struct bench_options, sets) },
     { 'x', VALUE_INT, 0, 3, offsetof(struct bench_options, cta_policy) },
     { 'T', VALUE_INT, 0, 1000000, offsetof(struct bench_options, timeout_s) },
     { 'c', VALUE_INT, 0, 1000000, offsetof(struct bench_options, checks) },
@@ -295,22 +315,42 @@ static int take_op(struct bench_options *o, const char *value)
             "-o is '%s', need sum, prod, min, max, avg, mulsum or all", value);
 }
 
+static int take_registration(struct bench_options *o, const char *value)
+{
+    static const char *const names[] = { "none", "buffer", "window" };
+
+    for (int i = 0; i < (int)COUNT(names); i++)
+        if (strcmp(value, names[i]) == 0) {
+            o->registration = i;
+            return -1;
+        }
+    if (text_to_small(value, 0, 2, &o->registration))
+        return -1;
+    return cmd_usage_error("bench", "-R is '%s', need none, buffer or window (0 to 2)",
+            value);
+}
+
 /* 0 is what it is without the option; anything else is refused. */
-static int take_refused(int c, const char *value)
+static int take_device_code(const char *value)
 {
     int n;
 
     if (text_to_small(value, 0, 0, &n))
         return -1;
-    if (c == 'G')
-        return cmd_usage_error("bench",
-                "-G %s: CPU ranks have no graphs to capture; -z 0 measures calls that "
-                "are issued ahead",
-                value);
     return cmd_usage_error("bench",
-            "-D %s: CPU ranks have no device code; every collective is measured "
+            "-D %s: there is no device code of its own; every collective is measured "
             "through the API",
             value);
+}
+
+static int take_vs_env(struct bench_options *o, const char *value)
+{
+    if (strchr(value, '=') == NULL || *value == '=')
+        return cmd_usage_error("bench", "--vs-env is '%s', need NAME=VALUE", value);
+    if (o->nvs_env == BENCH_LIST_MAX)
+        return cmd_usage_error("bench", "more than %d times --vs-env", BENCH_LIST_MAX);
+    o->vs_env[o->nvs_env++] = value;
+    return -1;
 }
 
 static int take_option(struct bench_options *o, int c, char **argv)
@@ -327,8 +367,11 @@ static int take_option(struct bench_options *o, int c, char **argv)
     switch (c) {
     case 'd': return take_type(o, optarg);
     case 'o': return take_op(o, optarg);
-    case 'G':
-    case 'D': return take_refused(c, optarg);
+    case 'R': return take_registration(o, optarg);
+    case 'D': return take_device_code(optarg);
+    case OPT_TIMING: return bench_take_timings(o, optarg);
+    case OPT_VS_ENV: return take_vs_env(o, optarg);
+    case OPT_EXPLAIN: o->explain = true; return -1;
     case OPT_MALLOC: o->use_malloc = true; return -1;
     case OPT_HOST_MEMORY: o->host_memory = true; return -1;
     case 'h': return cmd_help(help);
@@ -359,7 +402,7 @@ static int take_collective(struct bench_options *o, const char *name)
     return cmd_usage_error("bench", "'%s' is not a collective", name);
 }
 
-/* What the options mean together. −1, or the exit code. */
+/* What the options mean together, on any device. −1, or the exit code. */
 static int settle(struct bench_options *o, bool step_said, bool factor_said)
 {
     int64_t nranks;
@@ -388,8 +431,10 @@ static int settle(struct bench_options *o, bool step_said, bool factor_said)
                 "sizes would not grow: need -f of 2 or more, or -i of 1 or more");
     if (o->step_factor != 0 && o->min_bytes == 0)
         o->min_bytes = 1;
-    if (o->rounds == 0)
-        o->rounds = o->vs != NULL ? 7 : 1;
+    if (o->sets > o->iters)
+        return cmd_usage_error("bench",
+                "--buffers is %d, need at most as many as calls, %d (-n)", o->sets,
+                o->iters);
     return -1;
 }
 
@@ -410,8 +455,10 @@ int bench_read_options(int argc, char **argv, struct bench_options *o)
         .checks = 1,
         .type = MOTET_FLOAT32,
         .redop = MOTET_SUM,
-        .blocking = 1,
-        .average = 1,
+        .blocking = -1,
+        .average = -1,
+        .timeout_s = -1,
+        .sets = 1,
         .cta_policy = -1 };
     for (int i = 1; i < argc; i++) /* mpirun's -np would read as -n p */
         if (strcmp(argv[i], "-np") == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A plot of time over size, both axes logarithmic, as an SVG file: one panel for each
- * collective, type, operator and root, with a line for each placement and library. No
+ * collective, way of calling, type, operator and root, with a line for each placement and library. No
  * script, no font file; readable on a light and on a dark page.
  */
 #include "bench.h"
@@ -43,7 +43,7 @@ static const struct {
 static bool same_panel(const struct bench_row *a, const struct bench_row *b)
 {
     return a->collective == b->collective && a->type == b->type &&
-            a->redop == b->redop && a->root == b->root;
+            a->redop == b->redop && a->root == b->root && a->timing == b->timing;
 }
 
 static double time_of(const struct bench_row *row, size_t line)
@@ -155,7 +155,7 @@ static void draw_panel(FILE *out, const struct panel *p, int nranks)
         fprintf(out, ", %s", bench_redop_name(row));
     if (row->root >= 0)
         fprintf(out, ", root %d", row->root);
-    fprintf(out, ", %d ranks</text>\n", nranks);
+    fprintf(out, ", %s, %d ranks</text>\n", bench_timing_names[row->timing], nranks);
     draw_axes(out, p);
     for (size_t line = 0; line < NLINES; line++) {
         bool any = false;

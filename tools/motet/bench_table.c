@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table of motet bench: nccl-tests' lines, so that what parses theirs parses ours
- * (13 fields a row; more only after them, with --vs and -S).
+ * (13 fields a row; more only after them, on GPUs, with --vs and with -S).
  */
 #include "bench.h"
 
@@ -40,7 +40,7 @@ static void print_library(FILE *out, const char *what, const struct library *lib
             library_version_text(lib->version, version, sizeof(version)), lib->sha256);
 }
 
-void bench_print_libraries(const struct bench *b)
+static void print_libraries(const struct bench *b)
 {
     const struct bench_options *o = &b->options;
 
@@ -53,45 +53,101 @@ void bench_print_libraries(const struct bench *b)
         fprintf(b->table,
                 "# ignored -z %d: a library has no host streams; stream NULL is used\n",
                 o->blocking);
+    if (o->explain && b->lib.explain == NULL)
+        fprintf(b->table,
+                "# ignored --explain: the library cannot tell what it would choose\n");
+}
+
+/* How calls are made and timed. */
+static void print_timing(const struct bench *b, enum bench_timing timing)
+{
+    const struct bench_options *o = &b->options;
+
+    fprintf(b->table, "# timing  %s", bench_timing_names[timing]);
+    if (timing == BENCH_GRAPH)
+        fprintf(b->table, ", %d calls captured, %d replays a turn",
+                o->iters * o->aggregate, o->replays);
+    if (o->rounds > 1)
+        fprintf(b->table, ", median of %d turns", o->rounds);
+    if (o->sets > 1)
+        fprintf(b->table, ", %d sets of buffers in turn", o->sets);
+    if (o->registration > 0)
+        fprintf(b->table, ", %s", o->registration == 1 ? "registered" : "in windows");
+    fprintf(b->table, "\n");
+    if (b->teams && o->nvs_env > 0)
+        for (int i = 0; i < o->nvs_env; i++)
+            fprintf(b->table, "# vs      with %s\n", o->vs_env[i]);
+}
+
+static void print_driver(const struct bench *b, int nranks)
+{
+    const struct backend_facts *f = &b->place.facts;
+    char text[64];
+
+    if (f->devices == 0)
+        return;
+    fprintf(b->table, "# driver  %s, CUDA %d.%d\n", f->driver_path,
+            f->driver_version / 1000, f->driver_version % 1000 / 10);
+    for (int d = 0; d < f->devices && d < nranks && d < BACKEND_DEVICES_MAX; d++)
+        fprintf(b->table, "# device  %d %s %s\n", d, f->device[d].name,
+                f->device[d].identity);
+    if (*backend_sharing(&b->place, nranks, text, sizeof(text)) != 0)
+        fprintf(b->table, "# %s\n", text);
 }
 
 static void print_devices(const struct bench *b, int nranks)
 {
+    static const struct backend_device nowhere;
     char host[65] = "host", cpu[128];
 
     gethostname(host, sizeof(host) - 1);
     host_cpu_name(cpu, sizeof(cpu));
-    for (int r = 0; r < nranks; r++)
+    for (int r = 0; r < nranks; r++) {
+        const struct backend_device *d = backend_device_of(&b->place, r);
+        int devices = b->place.facts.devices;
+        const struct backend_device *at = d != NULL ? d : &nowhere;
+
         fprintf(b->table,
                 "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%04x:%02x:%02x] "
                 "%s\n",
-                r, 0, b->pids[r], host, r, 0, 0, 0, cpu);
+                r, 0, b->pids[r], host, devices > 0 ? r % devices : r, at->domain,
+                at->bus, at->slot,
+                d != NULL             ? d->name
+                        : devices > 0 ? "GPU"
+                                      : cpu);
+    }
+}
+
+/* Titles of what stands behind the 13 fields: the same for either placement. */
+static void print_more_titles(const struct bench *b, bool units)
+{
+    for (int half = 0; half < 2 && b->place.backend->mirrored; half++)
+        fprintf(b->table, "  %7s  %7s  %7s", units ? "(us)" : "p10",
+                units ? "(us)" : "p90", units ? "(us)" : "issue");
+    for (int half = 0; half < 2 && b->options.vs != NULL; half++)
+        fprintf(b->table, "  %8s  %6s  %6s", units ? "(us)" : "vs-time",
+                units ? "(vs/1)" : "ratio", units ? "(%)" : "spread");
+    fprintf(b->table, "\n");
 }
 
 static void print_columns(const struct bench *b)
 {
     FILE *out = b->table;
-    bool vs = b->options.vs != NULL;
 
     fprintf(out, "#\n# %10s  %12s  %8s  %6s  %6s  %30s  %32s\n", "", "", "", "", "",
             "out-of-place        ", "in-place         ");
     fprintf(out, "# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s ",
             "size", "count", "type", "redop", "root", "time", "algbw", "busbw",
             "#wrong", "time", "algbw", "busbw", "#wrong");
-    if (vs)
-        fprintf(out, "  %8s  %6s  %6s  %8s  %6s  %6s", "vs-time", "ratio", "spread",
-                "vs-time", "ratio", "spread");
-    fprintf(out,
-            "\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s ",
+    print_more_titles(b, false);
+    fprintf(out, "# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s ",
             "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)",
             "(GB/s)", "(GB/s)", "");
-    if (vs)
-        fprintf(out, "  %8s  %6s  %6s  %8s  %6s  %6s", "(us)", "(vs/1)", "(%)", "(us)",
-                "(vs/1)", "(%)");
-    fprintf(out, "\n");
+    print_more_titles(b, true);
 }
 
-void bench_print_head(const struct bench *b, const struct collective *c, int nranks)
+void bench_print_head(const struct bench *b, const struct collective *c,
+        enum bench_timing timing, int nranks)
 {
     const struct bench_options *o = &b->options;
     uint64_t step = o->step_factor != 0 ? o->step_factor : o->step_bytes;
@@ -105,9 +161,12 @@ void bench_print_head(const struct bench *b, const struct collective *c, int nra
             "unalign: %d\n",
             o->threads, o->per_thread, (long)o->min_bytes, (long)o->max_bytes,
             (long)step, o->step_factor != 0 ? "factor" : "bytes", o->warm_ups, o->iters,
-            o->aggregate, o->checks, 0, o->unalign);
+            o->aggregate, o->checks, timing == BENCH_GRAPH ? o->replays : 0,
+            o->unalign);
     fprintf(b->table, "#\n");
-    bench_print_libraries(b);
+    print_libraries(b);
+    print_driver(b, nranks);
+    print_timing(b, timing);
     fprintf(b->table, "#\n# Using devices\n");
     print_devices(b, nranks);
     print_columns(b);
@@ -131,6 +190,18 @@ static void print_half(FILE *out, const struct bench_half *h)
         fprintf(out, "  %6g", (double)h->wrong);
 }
 
+static void print_more(FILE *out, const struct bench_half *h)
+{
+    char p10[32], p90[32], issue[32];
+
+    if (h->measured)
+        fprintf(out, "  %7s  %7s  %7s", bench_number(h->p10_us, 7, p10, sizeof(p10)),
+                bench_number(h->p90_us, 7, p90, sizeof(p90)),
+                bench_number(h->issue_us, 7, issue, sizeof(issue)));
+    else
+        fprintf(out, "  %7s  %7s  %7s", "N/A", "N/A", "N/A");
+}
+
 static void print_other(FILE *out, const struct bench_half *h)
 {
     char time[32];
@@ -151,6 +222,8 @@ void bench_print_row(const struct bench *b, const struct bench_row *row)
             motet_type_table[row->type].name, bench_redop_name(row), row->root);
     print_half(out, &row->half[0]);
     print_half(out, &row->half[1]);
+    for (int i = 0; i < 2 && b->place.backend->mirrored; i++)
+        print_more(out, &row->half[i]);
     if (b->options.vs != NULL) {
         print_other(out, &row->half[0]);
         print_other(out, &row->half[1]);
@@ -171,6 +244,29 @@ void bench_print_row(const struct bench *b, const struct bench_row *row)
                     (long long)row->half[i].other_wrong,
                     i == 0 ? "out of place" : "in place");
     fflush(out);
+}
+
+void bench_print_plan(const struct bench *b, const struct bench_row *row,
+        const struct work *work)
+{
+    char text[4096] = "";
+
+    if (b->lib.explain == NULL)
+        return;
+    if (b->lib.explain(work->comms[0], row->collective->name, row->count,
+                (ncclDataType_t)row->type, work->ops[0], text,
+                sizeof(text)) != ncclSuccess) {
+        fprintf(b->table, "# plan: the library does not tell\n");
+        return;
+    }
+    for (char *line = text; *line != 0;) {
+        size_t length = strcspn(line, "\n");
+
+        fprintf(b->table, "# plan: %.*s\n", (int)length, line);
+        line += length;
+        line += *line == '\n';
+    }
+    fflush(b->table);
 }
 
 bool bench_print_foot(const struct bench *b, const struct collective *c)

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that can be checked: see check.h. Independent of the library's kernels. */
+/*
+ * Values that can be checked: see check.h. Independent of the library's kernels. Large
+ * buffers are cut into parts for several threads: all ranks of a machine check at once,
+ * so that each takes its share of the processors.
+ */
 #include "check.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Elements handled at a time: their reference stays in the first-level cache. */
 #define BLOCK 1024
+/* Elements that are worth a thread, and most threads of a rank. */
+#define PART        ((size_t)1 << 18)
+#define THREADS_MAX 16
 
 /* The floating types: exponent bits, fraction bits, and whether the top exponent is
  * infinity and NaN (e4m3 keeps it for numbers, except the last code). */
@@ -195,12 +203,13 @@ static double integer_input(const struct check *c, int rank, uint64_t index)
  * of many ranks still round, sums of a few are exact). */
 static double float_input(const struct check *c, int rank, uint64_t index)
 {
+    /* a table, not branches, which random bits would mislead */
+    static const double scale[4] = { 0.5, 1, -0.5, -1 };
     uint64_t h = dice(c, rank, index);
     int bits = is_small_float(c->type) ? 2 : formats[c->type].fraction - 1;
-    double fraction = ldexp((double)(h >> (64 - bits)), -bits);
-    double value = (1 + fraction) * ((h & 1) != 0 ? 1.0 : 0.5);
+    double fraction = (double)(int64_t)(h >> (64 - bits)) / (double)(1ll << bits);
 
-    return (h & 2) != 0 ? -value : value;
+    return (1 + fraction) * scale[h & 3]; /* exact, all of it */
 }
 
 static double input(const struct check *c, int rank, uint64_t index)
@@ -217,28 +226,123 @@ double check_scalar(int rank)
     return rank % 2 == 0 ? 1 : 2;
 }
 
+/* -------------------------------------------------------------------- parts */
+
+/* Elements first … first + count − 1, which begin at buf. */
+struct part {
+    const struct check *check;
+    unsigned char *buf;
+    size_t count;
+    uint64_t first;
+    int rank;
+    size_t (*run)(const struct part *part); /* how many are wrong */
+    size_t wrong;
+    pthread_t thread;
+};
+
+static void *run_part(void *arg)
+{
+    struct part *part = arg;
+
+    part->wrong = part->run(part);
+    return NULL;
+}
+
+static size_t threads_for(const struct check *c, size_t count)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t n = cpus > 0 ? (size_t)cpus / (size_t)c->nranks : 1;
+
+    n = n < THREADS_MAX ? n : THREADS_MAX;
+    n = n < count / PART ? n : count / PART;
+    return n > 0 ? n : 1;
+}
+
+/* Run @p whole, cut up. A part that gets no thread is run by this one. */
+static size_t run_parts(const struct part *whole)
+{
+    size_t n = threads_for(whole->check, whole->count), wrong = 0;
+    size_t bytes = motet_type_table[whole->check->type].bytes;
+    size_t each = (whole->count / n + BLOCK - 1) / BLOCK * BLOCK;
+    struct part parts[THREADS_MAX];
+    bool started[THREADS_MAX];
+
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i * each < whole->count ? i * each : whole->count;
+
+        parts[i] = *whole;
+        parts[i].buf += at * bytes;
+        parts[i].first += at;
+        parts[i].count =
+                i == n - 1 || whole->count - at < each ? whole->count - at : each;
+        started[i] = i > 0 &&
+                pthread_create(&parts[i].thread, NULL, run_part, &parts[i]) == 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (started[i])
+            pthread_join(parts[i].thread, NULL);
+        else
+            run_part(&parts[i]);
+        wrong += parts[i].wrong;
+    }
+    return wrong;
+}
+
+static size_t fill_part(const struct part *p)
+{
+    size_t bytes = motet_type_table[p->check->type].bytes;
+
+    for (size_t i = 0; i < p->count; i++)
+        check_encode(p->check->type, input(p->check, p->rank, p->first + i),
+                p->buf + i * bytes);
+    return 0;
+}
+
 void check_fill(const struct check *c, void *buf, size_t count, int rank,
         uint64_t first)
 {
-    unsigned char *to = buf;
-    size_t bytes = motet_type_table[c->type].bytes;
+    struct part whole = { .check = c,
+        .buf = buf,
+        .count = count,
+        .first = first,
+        .rank = rank,
+        .run = fill_part };
 
-    for (size_t i = 0; i < count; i++)
-        check_encode(c->type, input(c, rank, first + i), to + i * bytes);
+    run_parts(&whole);
+}
+
+static size_t moved_part(const struct part *p)
+{
+    size_t bytes = motet_type_table[p->check->type].bytes, wrong = 0;
+    unsigned char expected[8];
+
+    for (size_t i = 0; i < p->count; i++) {
+        check_encode(p->check->type, input(p->check, p->rank, p->first + i), expected);
+        wrong += memcmp(p->buf + i * bytes, expected, bytes) != 0;
+    }
+    return wrong;
+}
+
+/* Parts are read only here; the same struct serves what fills them. */
+static unsigned char *only_read(const void *buf)
+{
+    unsigned char *out;
+
+    memcpy(&out, &buf, sizeof(out));
+    return out;
 }
 
 size_t check_moved(const struct check *c, const void *buf, size_t count, int rank,
         uint64_t first)
 {
-    const unsigned char *from = buf;
-    size_t bytes = motet_type_table[c->type].bytes, wrong = 0;
-    unsigned char expected[8];
+    struct part whole = { .check = c,
+        .buf = only_read(buf),
+        .count = count,
+        .first = first,
+        .rank = rank,
+        .run = moved_part };
 
-    for (size_t i = 0; i < count; i++) {
-        check_encode(c->type, input(c, rank, first + i), expected);
-        wrong += memcmp(from + i * bytes, expected, bytes) != 0;
-    }
-    return wrong;
+    return run_parts(&whole);
 }
 
 /* ---------------------------------------------------------------- reduction */
@@ -327,23 +431,34 @@ static size_t wrong_floats(const struct check *c, const unsigned char *from, siz
     return wrong;
 }
 
-size_t check_reduced(const struct check *c, const void *buf, size_t count,
-        uint64_t first)
+static size_t reduced_part(const struct part *p)
 {
-    const unsigned char *from = buf;
+    const struct check *c = p->check;
     size_t bytes = motet_type_table[c->type].bytes, wrong = 0;
     double result[BLOCK], magnitude[BLOCK];
 
-    for (size_t done = 0; done < count; done += BLOCK) {
-        size_t n = count - done < BLOCK ? count - done : BLOCK;
+    for (size_t done = 0; done < p->count; done += BLOCK) {
+        size_t n = p->count - done < BLOCK ? p->count - done : BLOCK;
 
-        reference(c, first + done, n, result, magnitude);
+        reference(c, p->first + done, n, result, magnitude);
         if (motet_type_table[c->type].is_float)
-            wrong += wrong_floats(c, from + done * bytes, n, result, magnitude);
+            wrong += wrong_floats(c, p->buf + done * bytes, n, result, magnitude);
         else
-            wrong += wrong_integers(c, from + done * bytes, n, result);
+            wrong += wrong_integers(c, p->buf + done * bytes, n, result);
     }
     return wrong;
+}
+
+size_t check_reduced(const struct check *c, const void *buf, size_t count,
+        uint64_t first)
+{
+    struct part whole = { .check = c,
+        .buf = only_read(buf),
+        .count = count,
+        .first = first,
+        .run = reduced_part };
+
+    return run_parts(&whole);
 }
 
 uint64_t check_digest(const void *buf, size_t bytes)

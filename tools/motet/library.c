@@ -46,8 +46,7 @@ static const char *take_symbols(struct library *lib)
     return missing;
 }
 
-/* Whether the file's bytes hold motet's mark. */
-static bool carries_mark(const char *path)
+bool library_is_motet(const char *path)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -96,7 +95,7 @@ static int open_file(struct library *lib, const char *name, char *why, size_t wh
         dlclose(lib->handle);
         return -1;
     }
-    lib->motet = carries_mark(lib->path);
+    lib->motet = library_is_motet(lib->path);
     return 0;
 }
 

@@ -15,6 +15,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/**
+ * What the library would do with a call on @p comm and why, in words: its plan. Not in
+ * every build of motet, nor in any other library.
+ * @param operation  "all_reduce", "send" …, as motet bench spells it
+ * @param count      as the call gets it
+ * @param text       gets one or more lines, always terminated
+ */
+ncclResult_t motet_explain(ncclComm_t comm, const char *operation, size_t count,
+        ncclDataType_t datatype, ncclRedOp_t op, char *text, size_t bytes)
+        __attribute__((weak));
+
 /*
  * F(field, function, required). A library without a required one is refused; without
  * another the feature that needs it is.
@@ -52,9 +63,11 @@
     F(scatter,              ncclScatter,              false)                 \
     F(stream_create,        motet_stream_create,      false)                 \
     F(stream_destroy,       motet_stream_destroy,     false)                 \
-    F(stream_synchronize,   motet_stream_synchronize, false)
+    F(stream_synchronize,   motet_stream_synchronize, false)                 \
+    F(explain,              motet_explain,            false)
 /* clang-format on */
 
+/* What stands before `handle` can be handed to another process. */
 struct library {
     char path[PATH_MAX];      /* the file, or of this command */
     char sha256[SHA256_TEXT]; /* of that file; "unreadable" if it cannot be read */
@@ -73,6 +86,16 @@ struct library {
  * library name @p name. Returns 0, or −1 with a sentence in @p why.
  */
 int library_open(struct library *lib, const char *name, char *why, size_t why_bytes);
+
+/**
+ * The file that @p name means: "nccl" is NVIDIA's library, wherever the loader, CUDA or a
+ * Python environment has it, never a build of motet. Any other name is itself.
+ * @return false with a sentence in @p why; true with the name in @p path, else.
+ */
+bool library_find(const char *name, char path[PATH_MAX], char *why, size_t why_bytes);
+
+/** Whether the file at @p path was built from motet. */
+bool library_is_motet(const char *path);
 
 /** Close what library_open() opened. The process may not use its communicators any more. */
 void library_close(struct library *lib);

@@ -2,7 +2,7 @@
 /*
  * Ranks for smoke and bench: see ranks.h.
  *
- * The barrier: a thread reads the generation, then adds itself to `arrived`; the last
+ * The barrier (one for each team, one for all): a thread reads the generation, then adds itself to `arrived`; the last
  * one resets the count and steps the generation (release), which the others wait for
  * (acquire). So what was written before a barrier is seen after it. A waiter spins,
  * then yields, then sleeps, and leaves when somebody has failed; the parent's stall
@@ -28,22 +28,36 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BROADCAST_BYTES 1024
-#define MESSAGE_BYTES   1024
+#define MESSAGE_BYTES 1024
 /* How long the others may take to notice a failure by themselves before they are killed. */
 #define GRACE_MS 5000
 
-struct ranks_shared {
-    const struct ranks_plan *plan; /* the same address in every forked process */
+struct barrier {
     _Alignas(64) _Atomic uint32_t arrived;
     _Alignas(64) _Atomic uint32_t generation;
+};
+
+struct team {
+    struct barrier barrier;
+    unsigned char broadcast[RANKS_BROADCAST_BYTES];
+    uint64_t word[RANKS_MAX];
+};
+
+struct ranks_shared {
+    const struct ranks_plan *plan; /* the same address in every forked process */
+    struct team team[RANKS_TEAMS_MAX];
+    struct barrier all;
+    unsigned char told[RANKS_BROADCAST_BYTES];
     _Atomic uint32_t failed;   /* 1: somebody writes `message`; 2: it is there */
     _Atomic uint64_t moved_ns; /* when a barrier last completed */
     int code;
     char message[MESSAGE_BYTES];
-    unsigned char broadcast[BROADCAST_BYTES];
-    uint64_t word[RANKS_MAX];
 };
+
+static int teams_of(const struct ranks_plan *plan)
+{
+    return plan->teams > 1 ? plan->teams : 1;
+}
 
 int ranks_of(const struct ranks_plan *plan)
 {
@@ -67,22 +81,21 @@ static void pause_a_while(unsigned turn)
         nanosleep(&nap, NULL);
 }
 
-bool ranks_barrier(struct ranks *self)
+/* Wait for @p all threads at @p b. */
+static bool meet(struct ranks_shared *s, struct barrier *b, uint32_t all)
 {
-    struct ranks_shared *s = self->shared;
-    uint32_t all = (uint32_t)(s->plan->processes * s->plan->threads);
-    uint32_t now = atomic_load_explicit(&s->generation, memory_order_acquire);
+    uint32_t now = atomic_load_explicit(&b->generation, memory_order_acquire);
 
     if (has_failed(s))
         return false;
-    if (atomic_fetch_add_explicit(&s->arrived, 1, memory_order_acq_rel) + 1 == all) {
-        atomic_store_explicit(&s->arrived, 0, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&b->arrived, 1, memory_order_acq_rel) + 1 == all) {
+        atomic_store_explicit(&b->arrived, 0, memory_order_relaxed);
         atomic_store_explicit(&s->moved_ns, motet_now_ns(), memory_order_relaxed);
-        atomic_store_explicit(&s->generation, now + 1, memory_order_release);
+        atomic_store_explicit(&b->generation, now + 1, memory_order_release);
         return true;
     }
     for (unsigned turn = 0;
-            atomic_load_explicit(&s->generation, memory_order_acquire) == now; turn++) {
+            atomic_load_explicit(&b->generation, memory_order_acquire) == now; turn++) {
         if (has_failed(s))
             return false;
         pause_a_while(turn);
@@ -90,14 +103,58 @@ bool ranks_barrier(struct ranks *self)
     return true;
 }
 
-bool ranks_gather_words(struct ranks *self, const uint64_t *mine, uint64_t *all)
+static uint32_t threads_of_team(const struct ranks_plan *plan)
+{
+    return (uint32_t)(plan->processes * plan->threads);
+}
+
+bool ranks_barrier(struct ranks *self)
 {
     struct ranks_shared *s = self->shared;
 
-    memcpy(&s->word[self->first], mine, (size_t)self->count * sizeof(*mine));
+    return meet(s, &s->team[self->team].barrier, threads_of_team(s->plan));
+}
+
+bool ranks_tell(struct ranks *self, int from, void *data, size_t bytes)
+{
+    struct ranks_shared *s = self->shared;
+    int teams = teams_of(s->plan);
+    uint32_t all = threads_of_team(s->plan) * (uint32_t)teams;
+
+    if (teams == 1)
+        return true;
+    if (self->team == from && self->first == 0)
+        memcpy(s->told, data, bytes);
+    if (!meet(s, &s->all, all))
+        return false;
+    if (self->team != from || self->first != 0)
+        memcpy(data, s->told, bytes);
+    return meet(s, &s->all, all);
+}
+
+int ranks_bind(struct ranks *self, int i)
+{
+    const struct backend_choice *place = self->shared->plan->place;
+    int devices = place->facts.devices, rank = self->first + i;
+    const char *bad;
+
+    if (devices == 0)
+        return EXIT_FINE;
+    bad = self->backend->bind(rank % devices);
+    if (bad != NULL)
+        return ranks_fail(self, EXIT_PROBLEM, "rank %d: take device %d: %s", rank,
+                rank % devices, bad);
+    return EXIT_FINE;
+}
+
+bool ranks_gather_words(struct ranks *self, const uint64_t *mine, uint64_t *all)
+{
+    struct team *team = &self->shared->team[self->team];
+
+    memcpy(&team->word[self->first], mine, (size_t)self->count * sizeof(*mine));
     if (!ranks_barrier(self))
         return false;
-    memcpy(all, s->word, (size_t)self->nranks * sizeof(*all));
+    memcpy(all, team->word, (size_t)self->nranks * sizeof(*all));
     return ranks_barrier(self);
 }
 
@@ -114,14 +171,14 @@ bool ranks_gather(struct ranks *self, const double *mine, double *all)
 
 bool ranks_broadcast(struct ranks *self, void *data, size_t bytes)
 {
-    struct ranks_shared *s = self->shared;
+    struct team *team = &self->shared->team[self->team];
 
     if (self->first == 0)
-        memcpy(s->broadcast, data, bytes);
+        memcpy(team->broadcast, data, bytes);
     if (!ranks_barrier(self))
         return false;
     if (self->first != 0)
-        memcpy(data, s->broadcast, bytes);
+        memcpy(data, team->broadcast, bytes);
     return ranks_barrier(self);
 }
 
@@ -129,13 +186,16 @@ int ranks_fail(struct ranks *self, int code, const char *fmt, ...)
 {
     struct ranks_shared *s = self->shared;
     uint32_t nobody = 0;
+    size_t at = 0;
     va_list args;
 
     if (!atomic_compare_exchange_strong_explicit(&s->failed, &nobody, 1,
                 memory_order_acq_rel, memory_order_relaxed))
         return code;
+    if (self->team > 0)
+        at = (size_t)snprintf(s->message, sizeof(s->message), "the other library: ");
     va_start(args, fmt);
-    vsnprintf(s->message, sizeof(s->message), fmt, args);
+    vsnprintf(s->message + at, sizeof(s->message) - at, fmt, args);
     va_end(args);
     s->code = code;
     atomic_store_explicit(&s->failed, 2, memory_order_release);
@@ -161,7 +221,7 @@ static void *run_thread(void *arg)
 }
 
 /* All threads of a forked process. Thread 0 is the process's first one. */
-static int run_process(struct ranks_shared *shared, int process,
+static int run_process(struct ranks_shared *shared, int team, int process,
         int (*body)(struct ranks *self, void *arg), void *arg)
 {
     const struct ranks_plan *plan = shared->plan;
@@ -172,6 +232,8 @@ static int run_process(struct ranks_shared *shared, int process,
         return EXIT_PROBLEM;
     for (int t = plan->threads - 1; t >= 0; t--) {
         start[t].self = (struct ranks){ .shared = shared,
+            .backend = plan->place->backend,
+            .team = team,
             .process = process,
             .thread = t,
             .first = (process * plan->threads + t) * plan->per_thread,
@@ -219,24 +281,25 @@ static void give_grace(struct watch *w)
         w->kill_ns = motet_now_ns() + GRACE_MS * MOTET_NS_PER_MS;
 }
 
-/* "rank 3" or "ranks 4 to 7" of a process. */
-static const char *ranks_text(const struct ranks_plan *plan, int process, char *buf,
+/* "rank 3" or "ranks 4 to 7" of a process, and whose if there are two teams. */
+static const char *ranks_text(const struct ranks_plan *plan, int number, char *buf,
         size_t bytes)
 {
-    int each = plan->threads * plan->per_thread;
+    int each = plan->threads * plan->per_thread, process = number % plan->processes;
+    const char *whose = number >= plan->processes ? " of the other library" : "";
 
     if (each == 1)
-        snprintf(buf, bytes, "rank %d", process);
+        snprintf(buf, bytes, "rank %d%s", process, whose);
     else
-        snprintf(buf, bytes, "ranks %d to %d", process * each,
-                process * each + each - 1);
+        snprintf(buf, bytes, "ranks %d to %d%s", process * each,
+                process * each + each - 1, whose);
     return buf;
 }
 
 static void note_end(struct watch *w, int process, int status)
 {
     const struct ranks_plan *plan = w->shared->plan;
-    char who[48];
+    char who[80];
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_PROBLEM;
 
     /* whoever reads our output may leave, as `head` does: that needs no words */
@@ -297,7 +360,7 @@ static void supervise(struct watch *w)
     }
 }
 
-static pid_t fork_one(struct ranks_shared *shared, int process,
+static pid_t fork_one(struct ranks_shared *shared, int number,
         int (*body)(struct ranks *self, void *arg), void *arg)
 {
     pid_t parent = getpid(), pid = fork();
@@ -307,27 +370,28 @@ static pid_t fork_one(struct ranks_shared *shared, int process,
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(EXIT_PROBLEM); /* the parent was gone before the line above */
-    exit(run_process(shared, process, body, arg));
+    exit(run_process(shared, number / shared->plan->processes,
+            number % shared->plan->processes, body, arg));
 }
 
 int ranks_run(const struct ranks_plan *plan, int (*body)(struct ranks *self, void *arg),
         void *arg)
 {
-    struct watch w = { .processes = plan->processes };
+    struct watch w = { .processes = plan->processes * teams_of(plan) };
 
     fflush(stdout);
     fflush(stderr);
-    w.pid = calloc((size_t)plan->processes, sizeof(*w.pid));
+    w.pid = calloc((size_t)w.processes, sizeof(*w.pid));
     w.shared = mmap(NULL, sizeof(*w.shared), PROT_READ | PROT_WRITE,
             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (w.pid == NULL || w.shared == MAP_FAILED) {
         free(w.pid);
         return cmd_error(plan->command, EXIT_PROBLEM, "no memory for %d processes: %s",
-                plan->processes, strerror(errno));
+                w.processes, strerror(errno));
     }
     w.shared->plan = plan;
     atomic_store_explicit(&w.shared->moved_ns, motet_now_ns(), memory_order_relaxed);
-    for (int i = 0; i < plan->processes; i++) {
+    for (int i = 0; i < w.processes; i++) {
         w.pid[i] = fork_one(w.shared, i, body, arg);
         if (w.pid[i] < 0) {
             w.worst = cmd_error(plan->command, EXIT_PROBLEM, "start process %d: %s", i,
@@ -363,6 +427,8 @@ int ranks_connect(struct ranks *self, const struct library *lib, ncclConfig_t *c
         return EXIT_PROBLEM;
     result = lib->group_start();
     for (int i = 0; i < self->count && result == ncclSuccess; i++) {
+        if (ranks_bind(self, i) != EXIT_FINE)
+            break;
         if (config != NULL && lib->comm_init_config != NULL)
             result = lib->comm_init_config(&comms[i], self->nranks, id, self->first + i,
                     config);

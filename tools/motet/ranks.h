@@ -2,7 +2,9 @@
 /*
  * Ranks for smoke and bench: processes that the command forks itself, threads in each,
  * and any number of ranks driven by one thread. They share one anonymous page range
- * that has a barrier, a place for every rank's numbers, and the first failure.
+ * that has a barrier, a place for every rank's numbers, and the first failure. Two teams
+ * of them, each with barriers of its own, can run side by side: two libraries that must
+ * not meet in one process.
  *
  * The parent only watches: it never calls the library, so it forks safely, survives a
  * library that crashes or hangs, and can tell which rank it was.
@@ -10,15 +12,21 @@
 #ifndef MOTET_TOOLS_RANKS_H
 #define MOTET_TOOLS_RANKS_H
 
+#include "backend.h"
 #include "library.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RANKS_MAX 256
+#define RANKS_MAX       256
+#define RANKS_TEAMS_MAX 2
+/** Most that ranks_broadcast() and ranks_tell() hand on. */
+#define RANKS_BROADCAST_BYTES 8192
 
 struct ranks_plan {
     int processes, threads, per_thread; /* their product is the number of ranks */
+    int teams;                          /* of so many ranks each; 0 is 1 */
+    const struct backend_choice *place; /* rank r gets device r % devices */
     unsigned stall_s;    /* end everything if nothing advances for so long; 0 = never */
     const char *command; /* for messages */
 };
@@ -28,7 +36,8 @@ struct ranks_shared;
 /** One thread and the ranks that it drives: first … first + count − 1. */
 struct ranks {
     struct ranks_shared *shared;
-    int process, thread, first, count, nranks;
+    const struct backend *backend;
+    int team, process, thread, first, count, nranks; /* all within the team */
 };
 
 /**
@@ -39,11 +48,21 @@ struct ranks {
 int ranks_run(const struct ranks_plan *plan, int (*body)(struct ranks *self, void *arg),
         void *arg);
 
-/** Number of ranks of a plan. */
+/** Number of ranks of each team of a plan. */
 int ranks_of(const struct ranks_plan *plan);
 
-/** Wait for all threads. False once anybody has failed: return then. */
+/** Wait for all threads of the team. False once anybody has failed: return then. */
 bool ranks_barrier(struct ranks *self);
+
+/**
+ * Hand @p bytes (at most RANKS_BROADCAST_BYTES) of @p data of rank 0 of team @p from to
+ * all threads of all teams, into theirs; what any thread did before has then happened
+ * for all. Nothing with one team. False as in ranks_barrier().
+ */
+bool ranks_tell(struct ranks *self, int from, void *data, size_t bytes);
+
+/** Put this thread on the device of its @p i-th rank. 0, or an exit code after ranks_fail(). */
+int ranks_bind(struct ranks *self, int i);
 
 /**
  * Every rank's value: @p mine has the caller's own `count`, @p all gets nranks. Two
@@ -54,17 +73,18 @@ bool ranks_gather(struct ranks *self, const double *mine, double *all);
 /** Same for 64-bit words. */
 bool ranks_gather_words(struct ranks *self, const uint64_t *mine, uint64_t *all);
 
-/** Hand @p bytes (at most 1024) of rank 0's @p data to all, into theirs. */
+/** Hand @p bytes (at most RANKS_BROADCAST_BYTES) of rank 0's @p data to all of the team,
+ * into theirs. */
 bool ranks_broadcast(struct ranks *self, void *data, size_t bytes);
 
 /** Record a failure (the first stays) and wake everybody. Returns @p code. */
 int ranks_fail(struct ranks *self, int code, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
-/** Whether this thread drives rank 0, which prints. */
+/** Whether this thread drives rank 0 of the first team, which prints. */
 static inline bool ranks_prints(const struct ranks *self)
 {
-    return self->first == 0;
+    return self->first == 0 && self->team == 0;
 }
 
 /**

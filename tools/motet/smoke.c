@@ -45,10 +45,11 @@ static const char help[] =
         "\n"
         "  -n, --ranks N       number of ranks, 1 to 128 (default 2)\n"
         "      --threads       ranks are threads of one process instead of processes\n"
-        "      --lib PATH      try this library with the NCCL ABI, not the built-in motet\n"
+        "      --lib PATH      try this library with the NCCL ABI, not the built-in motet;\n"
+        "                      nccl is NVIDIA's, wherever it is\n"
         "      --host-memory   the library of --lib takes host memory although it is not\n"
         "                      motet\n"
-        "      --device KIND   auto, cpu, cuda or hip: sets MOTET_DEVICE\n"
+        "      --device KIND   cpu, cuda, or auto: GPUs if there are any (default)\n"
         "  -T, --timeout S     give up if nothing advances for S seconds (default 120,\n"
         "                      0 never)\n"
         "      --json          the report as JSON\n"
@@ -78,6 +79,7 @@ struct verdict {
 /* Lives in memory that the ranks share with the parent, which reads `reported`. */
 struct report {
     struct options options;
+    struct backend_choice place;
     struct timing timing[NSIZES];
     struct verdict verdict[16]; /* by index in `collectives` */
     double init_ms;
@@ -89,6 +91,22 @@ _Static_assert(sizeof(((struct report *)0)->verdict) / sizeof(struct verdict) >=
 
 /* ----------------------------------------------------------------- printing */
 
+static void print_devices(const struct report *r)
+{
+    const struct backend_facts *f = &r->place.facts;
+    char text[64];
+
+    if (f->devices == 0)
+        return;
+    printf("driver:  %s, CUDA %d.%d\n", f->driver_path, f->driver_version / 1000,
+            f->driver_version % 1000 / 10);
+    for (int d = 0; d < f->devices && d < r->options.ranks && d < BACKEND_DEVICES_MAX;
+            d++)
+        printf("device:  %d %s %s\n", d, f->device[d].name, f->device[d].identity);
+    if (*backend_sharing(&r->place, r->options.ranks, text, sizeof(text)) != 0)
+        printf("         %s\n", text);
+}
+
 static void print_head(const struct report *r, const struct library *lib)
 {
     char version[24];
@@ -98,6 +116,7 @@ static void print_head(const struct report *r, const struct library *lib)
     printf("library: %s%s\n", lib->path, lib->linked ? " (built in)" : "");
     printf("         version %s, sha256 %s\n",
             library_version_text(lib->version, version, sizeof(version)), lib->sha256);
+    print_devices(r);
     printf("ncclCommInitRank(n=%d) OK in %.1f ms, version = %d\n\n", r->options.ranks,
             r->init_ms, lib->version);
     printf("%-14s%13s%13s%13s%12s\n", "size", "median µs", "p10 µs", "p90 µs",
@@ -155,6 +174,15 @@ static void print_json(const struct report *r, const struct library *lib)
     json_string(&j, "sha256", lib->sha256);
     json_bool(&j, "built_in", lib->linked);
     json_end(&j);
+    json_string(&j, "device", r->place.backend->name);
+    json_array(&j, "devices");
+    for (int d = 0; d < r->place.facts.devices && d < BACKEND_DEVICES_MAX; d++) {
+        json_object(&j, NULL);
+        json_string(&j, "name", r->place.facts.device[d].name);
+        json_string(&j, "identity", r->place.facts.device[d].identity);
+        json_end(&j);
+    }
+    json_end(&j);
     json_int(&j, "ranks", r->options.ranks);
     json_string(&j, "ranks_are", r->options.threads ? "threads" : "processes");
     json_int(&j, "iterations", ITERATIONS);
@@ -191,23 +219,25 @@ static void print_json(const struct report *r, const struct library *lib)
 /* ------------------------------------------------------------------ running */
 
 /* Sum over the ranks, and one more if ranks that must agree do not. */
-static bool collect_wrong(struct work *w, size_t wrong, const uint64_t *digests,
-        uint64_t *out)
+static int collect_wrong(struct work *w, uint64_t *out)
 {
-    uint64_t mine[RANKS_MAX] = { wrong }, all[RANKS_MAX];
+    uint64_t mine[RANKS_MAX] = { 0 }, all[RANKS_MAX], digests[RANKS_MAX];
+    int code = work_wrong(w, &mine[0], digests);
 
+    if (code != EXIT_FINE)
+        return code;
     if (!ranks_gather_words(w->ranks, mine, all))
-        return false;
+        return EXIT_PROBLEM;
     *out = 0;
     for (int r = 0; r < w->ranks->nranks; r++)
         *out += all[r];
     if (!w->collective->same_everywhere)
-        return true;
+        return EXIT_FINE;
     if (!ranks_gather_words(w->ranks, digests, all))
-        return false;
+        return EXIT_PROBLEM;
     for (int r = 1; r < w->ranks->nranks; r++)
         *out += all[r] != all[0];
-    return true;
+    return EXIT_FINE;
 }
 
 static int time_calls(struct work *w, double *us)
@@ -221,6 +251,8 @@ static int time_calls(struct work *w, double *us)
             return EXIT_PROBLEM;
         start = motet_now_ns();
         code = work_issue(w, 1);
+        if (code == EXIT_FINE)
+            code = work_wait(w);
         mine[0] = (double)(motet_now_ns() - start) / 1e3;
         if (code != EXIT_FINE)
             return code;
@@ -238,13 +270,13 @@ static int time_calls(struct work *w, double *us)
 static int time_size(struct work *w, size_t bytes, struct timing *t)
 {
     double us[ITERATIONS];
-    uint64_t digests[RANKS_MAX];
     int code;
 
     w->layout = w->collective->layout(bytes / sizeof(float), sizeof(float),
             w->ranks->nranks);
-    work_prepare(w);
-    code = time_calls(w, us);
+    code = work_prepare(w);
+    if (code == EXIT_FINE)
+        code = time_calls(w, us);
     if (code != EXIT_FINE)
         return code;
     stats_sort(us, ITERATIONS);
@@ -252,14 +284,13 @@ static int time_size(struct work *w, size_t bytes, struct timing *t)
     t->median_us = stats_percentile(us, ITERATIONS, 50);
     t->p10_us = stats_percentile(us, ITERATIONS, 10);
     t->p90_us = stats_percentile(us, ITERATIONS, 90);
-    return collect_wrong(w, work_wrong(w, digests), digests, &t->wrong) ? EXIT_FINE
-                                                                        : EXIT_PROBLEM;
+    return collect_wrong(w, &t->wrong);
 }
 
 /* One collective, type, operator, count and placement. */
 static int check_case(struct work *w, size_t count, bool in_place, uint64_t *wrong)
 {
-    uint64_t digests[RANKS_MAX], found = 0;
+    uint64_t found = 0;
     int nranks = w->ranks->nranks, code;
     bool parts = w->collective->layout(16, 16, 2).param != 16;
 
@@ -269,14 +300,15 @@ static int check_case(struct work *w, size_t count, bool in_place, uint64_t *wro
     w->in_place = in_place;
     w->root = (int)(count % (size_t)nranks);
     w->check.seed = (uint32_t)count;
-    work_prepare(w);
-    code = work_issue(w, 1);
-    if (code != EXIT_FINE)
-        return code;
-    if (!collect_wrong(w, work_wrong(w, digests), digests, &found))
-        return EXIT_PROBLEM;
+    code = work_prepare(w);
+    if (code == EXIT_FINE)
+        code = work_issue(w, 1);
+    if (code == EXIT_FINE)
+        code = work_wait(w);
+    if (code == EXIT_FINE)
+        code = collect_wrong(w, &found);
     *wrong += found;
-    return EXIT_FINE;
+    return code;
 }
 
 static int check_type_and_op(struct work *w, motet_type type, motet_redop redop,
@@ -360,7 +392,7 @@ static int run_ranks(struct ranks *self, struct report *r, const struct library 
         bytes = check_counts[NCOUNTS - 1] * 8 * (size_t)self->nranks;
     code = work_open(&work, self, lib, NULL, false);
     if (code == EXIT_FINE)
-        code = buffers_alloc(&buffers, self, NULL, bytes, 0);
+        code = buffers_alloc(&buffers, self, NULL, 1, bytes, 0);
     if (code == EXIT_FINE) {
         work.buffers = &buffers;
         if (ranks_prints(self)) {
@@ -371,7 +403,8 @@ static int run_ranks(struct ranks *self, struct report *r, const struct library 
         code = measure_and_check(&work, r);
     }
     work_close(&work);
-    buffers_free(&buffers); /* last: after a failure calls may still be under way */
+    if (buffers.base != NULL)
+        buffers_free(&buffers); /* last: after a failure calls may still be under way */
     return code;
 }
 
@@ -379,15 +412,17 @@ static int rank_body(struct ranks *self, void *arg)
 {
     struct report *r = arg;
     struct library lib;
-    char why[PATH_MAX + 256];
+    char path[PATH_MAX], why[PATH_MAX + 256];
     int code;
 
-    if (library_open(&lib, r->options.lib, why, sizeof(why)) != 0)
+    if (r->options.lib != NULL && !library_find(r->options.lib, path, why, sizeof(why)))
         return ranks_fail(self, EXIT_UNDECIDED, "%s", why);
-    if (!lib.motet && !r->options.host_memory)
+    if (library_open(&lib, r->options.lib != NULL ? path : NULL, why, sizeof(why)) != 0)
+        return ranks_fail(self, EXIT_UNDECIDED, "%s", why);
+    if (!lib.motet && !r->options.host_memory && !self->backend->mirrored)
         return ranks_fail(self, EXIT_UNDECIDED,
-                "'%s' is not motet, so its ranks want GPU memory, which this version "
-                "cannot provide; --host-memory if it takes host memory",
+                "'%s' is not motet, so its ranks want GPU memory, and the ranks are on "
+                "CPUs here; --host-memory if it takes host memory",
                 lib.path);
     code = run_ranks(self, r, &lib);
     if (ranks_prints(self)) {
@@ -477,13 +512,17 @@ int cmd_smoke(int argc, char **argv)
 
     if (code >= 0)
         return code;
-    if (o.device != NULL && setenv("MOTET_DEVICE", o.device, 1) != 0)
-        return cmd_error("smoke", EXIT_PROBLEM, "set MOTET_DEVICE: no memory");
     r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
             0);
     if (r == MAP_FAILED)
         return cmd_error("smoke", EXIT_PROBLEM, "no memory for the report");
     r->options = o;
+    code = backend_choose("smoke", o.device, o.host_memory, &r->place);
+    if (code >= 0) {
+        munmap(r, sizeof(*r));
+        return code;
+    }
+    plan.place = &r->place;
     plan.processes = o.threads ? 1 : o.ranks;
     plan.threads = o.threads ? o.ranks : 1;
     plan.stall_s = o.timeout_s;

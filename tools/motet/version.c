@@ -4,6 +4,7 @@
 #include "host.h"
 #include "json.h"
 
+#include "kernels/images.h"
 #include "nccl.h"
 
 #include <getopt.h>
@@ -15,8 +16,8 @@
 static const char help[] =
         "usage: motet version [-v] [--json]\n"
         "\n"
-        "  -v, --verbose   also what is built in: kinds of devices, CPU kernels, optional\n"
-        "                  libraries, compiler and flags\n"
+        "  -v, --verbose   also what is built in: kinds of devices, CPU kernels, code for\n"
+        "                  GPUs, optional libraries, compiler and flags\n"
         "      --json      as JSON, always with everything\n"
         "  -h, --help      this text\n";
 /* clang-format on */
@@ -45,6 +46,23 @@ static void print_names(const char *label, const char *(*name)(size_t i))
     printf("\n");
 }
 
+/* One vendor's targets, each with the KiB that its code takes in the library. */
+static void print_images(const char *label, const char *vendor)
+{
+    const motet_image *image;
+    bool any = false;
+
+    printf("%-20s", label);
+    for (size_t i = 0; (image = motet_image_at(i)) != NULL; i++) {
+        if (strcmp(image->vendor, vendor) == 0) {
+            printf("%s%s (%zu KiB)", any ? ", " : "", image->target,
+                    (image->bytes + 1023) / 1024);
+            any = true;
+        }
+    }
+    printf("%s\n", any ? "" : "none");
+}
+
 static void print_verbose(void)
 {
     char cpu[128];
@@ -52,6 +70,8 @@ static void print_verbose(void)
     print_names("device kinds", host_device_kind);
     print_names("CPU kernels", host_kernel_set);
     printf("%-20s%s\n", "CPU", host_cpu_name(cpu, sizeof(cpu)));
+    print_images("code for NVIDIA", "nvidia");
+    print_images("code for AMD", "amd");
     printf("%-20s%s\n", "optional libraries",
             "none: no command of this version uses any");
     printf("%-20s%s\n", "architecture", MACHINE);
@@ -69,6 +89,22 @@ static void json_names(struct json *j, const char *key, const char *(*name)(size
     json_end(j);
 }
 
+static void json_images(struct json *j)
+{
+    const motet_image *image;
+
+    json_array(j, "images");
+    for (size_t i = 0; (image = motet_image_at(i)) != NULL; i++) {
+        json_object(j, NULL);
+        json_string(j, "vendor", image->vendor);
+        json_string(j, "target", image->target);
+        json_uint(j, "bytes", image->bytes);
+        json_uint(j, "raw_bytes", image->raw_bytes);
+        json_end(j);
+    }
+    json_end(j);
+}
+
 static int print_json(void)
 {
     char cpu[128];
@@ -81,6 +117,7 @@ static int print_json(void)
     json_names(&j, "device_kinds", host_device_kind);
     json_names(&j, "cpu_kernels", host_kernel_set);
     json_string(&j, "cpu", host_cpu_name(cpu, sizeof(cpu)));
+    json_images(&j);
     json_array(&j, "optional_libraries");
     json_end(&j);
     json_string(&j, "architecture", MACHINE);

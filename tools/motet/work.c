@@ -10,15 +10,23 @@
 
 /* ------------------------------------------------------------------ buffers */
 
+/* The base of rank @p i's buffer on @p side (0 send, 1 recv) of a set. */
+static void *base_of(const struct buffers *b, int set, int i, int side)
+{
+    return b->base[2 * (set * b->ranks + i) + side];
+}
+
 static int allocate(struct buffers *b, struct ranks *self, int i)
 {
     size_t bytes = b->bytes + b->offset + WORK_GUARD;
+    const char *bad;
     ncclResult_t result;
 
     if (b->lib == NULL) {
-        if (posix_memalign(&b->base[i], 4096, bytes) != 0)
-            return ranks_fail(self, EXIT_PROBLEM, "no memory for a buffer of %zu bytes",
-                    bytes);
+        bad = b->backend->alloc(&b->base[i], bytes);
+        if (bad != NULL)
+            return ranks_fail(self, EXIT_PROBLEM, "a buffer of %zu bytes: %s", bytes,
+                    bad);
         return EXIT_FINE;
     }
     result = b->lib->mem_alloc(&b->base[i], bytes);
@@ -29,9 +37,14 @@ static int allocate(struct buffers *b, struct ranks *self, int i)
 }
 
 int buffers_alloc(struct buffers *b, struct ranks *self, const struct library *lib,
-        size_t bytes, size_t offset_bytes)
+        int sets, size_t bytes, size_t offset_bytes)
 {
-    *b = (struct buffers){ .count = 2 * self->count,
+    int code = EXIT_FINE;
+
+    *b = (struct buffers){ .backend = self->backend,
+        .ranks = self->count,
+        .sets = sets,
+        .count = 2 * self->count * sets,
         .bytes = bytes,
         .offset = offset_bytes };
     if (lib != NULL && lib->mem_alloc != NULL && lib->mem_free != NULL)
@@ -39,25 +52,43 @@ int buffers_alloc(struct buffers *b, struct ranks *self, const struct library *l
     b->base = calloc((size_t)b->count, sizeof(*b->base));
     if (b->base == NULL)
         return ranks_fail(self, EXIT_PROBLEM, "no memory for a table of buffers");
-    for (int i = 0; i < b->count; i++) {
-        int code = allocate(b, self, i);
-
-        if (code != EXIT_FINE)
-            return code;
+    for (int i = 0; i < b->count && code == EXIT_FINE; i++) {
+        code = ranks_bind(self, i / 2 % b->ranks);
+        if (code == EXIT_FINE)
+            code = allocate(b, self, i);
     }
-    return EXIT_FINE;
+    for (int side = 0; side < 2 && b->backend->mirrored && code == EXIT_FINE; side++) {
+        b->mirror[side] = malloc(bytes + offset_bytes + WORK_GUARD);
+        if (b->mirror[side] == NULL)
+            code = ranks_fail(self, EXIT_PROBLEM, "no memory for a copy of %zu bytes",
+                    bytes);
+    }
+    return code;
 }
 
 void buffers_free(struct buffers *b)
 {
     for (int i = 0; b->base != NULL && i < b->count; i++) {
         if (b->lib == NULL)
-            free(b->base[i]);
-        else
+            b->backend->release(b->base[i]);
+        else if (b->base[i] != NULL)
             (void)b->lib->mem_free(b->base[i]);
     }
+    free(b->mirror[0]);
+    free(b->mirror[1]);
     free(b->base);
-    b->base = NULL;
+    memset(b, 0, sizeof(*b));
+}
+
+static ncclResult_t register_one(struct registration *r, const struct library *lib,
+        ncclComm_t comm, const struct buffers *b, int at)
+{
+    size_t bytes = b->bytes + b->offset;
+
+    if (r->kind == 1)
+        return lib->comm_register(comm, b->base[at], bytes, &r->handle[at].buffer);
+    return lib->window_register(comm, b->base[at], bytes, &r->handle[at].window,
+            NCCL_WIN_COLL_SYMMETRIC);
 }
 
 int registration_make(struct registration *r, struct ranks *self,
@@ -72,20 +103,16 @@ int registration_make(struct registration *r, struct ranks *self,
     r->handle = calloc((size_t)b->count, sizeof(*r->handle));
     if (r->handle == NULL)
         return ranks_fail(self, EXIT_PROBLEM, "no memory for registrations");
+    r->count = b->count;
     /* Windows are collective: the ranks of one thread register together. */
-    for (int side = 0; side < 2; side++) {
+    for (int first = 0; first < 2 * b->sets; first++) {
+        int at = first / 2 * 2 * b->ranks + first % 2;
         ncclResult_t result = lib->group_start(), ended;
 
-        for (int i = 0; i < self->count && result == ncclSuccess; i++) {
-            int at = 2 * i + side;
-            size_t bytes = b->bytes + b->offset;
-
-            if (r->kind == 1)
-                result = lib->comm_register(comms[i], b->base[at], bytes,
-                        &r->handle[at].buffer);
-            else
-                result = lib->window_register(comms[i], b->base[at], bytes,
-                        &r->handle[at].window, NCCL_WIN_COLL_SYMMETRIC);
+        for (int i = 0; i < b->ranks && result == ncclSuccess; i++) {
+            if (ranks_bind(self, i) != EXIT_FINE)
+                return EXIT_PROBLEM;
+            result = register_one(r, lib, comms[i], b, at + 2 * i);
         }
         ended = lib->group_end();
         result = result != ncclSuccess ? result : ended;
@@ -99,11 +126,13 @@ int registration_make(struct registration *r, struct ranks *self,
 void registration_drop(struct registration *r, const struct ranks *self,
         const struct library *lib, const ncclComm_t *comms)
 {
-    for (int i = 0; r->handle != NULL && i < 2 * self->count; i++) {
+    for (int i = 0; r->handle != NULL && i < r->count; i++) {
+        ncclComm_t comm = comms[i / 2 % self->count];
+
         if (r->kind == 1)
-            (void)lib->comm_deregister(comms[i / 2], r->handle[i].buffer);
+            (void)lib->comm_deregister(comm, r->handle[i].buffer);
         else
-            (void)lib->window_deregister(comms[i / 2], r->handle[i].window);
+            (void)lib->window_deregister(comm, r->handle[i].window);
     }
     free(r->handle);
     r->handle = NULL;
@@ -126,13 +155,16 @@ int work_open(struct work *w, struct ranks *self, const struct library *lib,
     if (w->comms == NULL || w->streams == NULL || w->ops == NULL)
         return ranks_fail(self, EXIT_PROBLEM, "no memory for %d ranks", self->count);
     code = ranks_connect(self, lib, config, w->comms);
-    for (int i = 0; streams && lib->streams && i < self->count && code == EXIT_FINE;
-            i++) {
-        ncclResult_t result = lib->stream_create(&w->streams[i]);
+    streams = streams || self->backend->mirrored;
+    for (int i = 0; streams && i < self->count && code == EXIT_FINE; i++) {
+        const char *bad;
 
-        if (result != ncclSuccess)
-            code = ranks_fail(self, EXIT_PROBLEM, "create a stream: %s",
-                    library_error(lib, result));
+        code = ranks_bind(self, i);
+        if (code != EXIT_FINE)
+            break;
+        bad = self->backend->stream_create(lib, &w->streams[i]);
+        if (bad != NULL)
+            code = ranks_fail(self, EXIT_PROBLEM, "create a stream: %s", bad);
     }
     return code;
 }
@@ -141,7 +173,7 @@ void work_close(struct work *w)
 {
     for (int i = 0; w->streams != NULL && i < w->ranks->count; i++)
         if (w->streams[i] != NULL)
-            (void)w->lib->stream_destroy(w->streams[i]);
+            w->ranks->backend->stream_destroy(w->lib, w->streams[i]);
     if (w->comms != NULL)
         ranks_disconnect(w->ranks, w->lib, w->comms);
     free(w->comms);
@@ -191,19 +223,23 @@ static size_t element_bytes(const struct work *w)
     return motet_type_table[w->check.type].bytes;
 }
 
-/* Where rank i of this thread has its input and its output. */
-static void places(const struct work *w, int i, unsigned char **send,
-        unsigned char **recv)
-{
-    const struct buffers *b = w->buffers;
-    size_t rank = (size_t)(w->ranks->first + i), size = element_bytes(w);
+/* A rank's input and output, as offsets into a set's buffers of either side. */
+struct places {
+    int send_side;
+    size_t send, recv; /* the output is always on side 1 */
+};
 
-    *send = (unsigned char *)b->base[2 * i] + b->offset;
-    *recv = (unsigned char *)b->base[2 * i + 1] + b->offset;
+static struct places places_of(const struct work *w, int i)
+{
+    size_t rank = (size_t)(w->ranks->first + i), size = element_bytes(w);
+    struct places p = { .send = w->buffers->offset, .recv = w->buffers->offset };
+
     if (!w->in_place)
-        return;
-    *send = *recv + rank * w->layout.send_inplace * size;
-    *recv = *recv + rank * w->layout.recv_inplace * size;
+        return p;
+    p.send_side = 1;
+    p.send += rank * w->layout.send_inplace * size;
+    p.recv += rank * w->layout.recv_inplace * size;
+    return p;
 }
 
 /* The part of the second buffer that a call may touch. */
@@ -216,35 +252,76 @@ static size_t touched(const struct work *w)
     return n * element_bytes(w);
 }
 
-void work_prepare(struct work *w)
+static int copy_failed(const struct work *w, int i, const char *bad)
 {
-    for (int i = 0; i < w->ranks->count; i++) {
-        unsigned char *whole =
-                (unsigned char *)w->buffers->base[2 * i + 1] + w->buffers->offset;
-        unsigned char *send, *recv;
-
-        places(w, i, &send, &recv);
-        memset(whole, CHECK_POISON, touched(w) + WORK_GUARD);
-        check_fill(&w->check, send, w->layout.send, w->ranks->first + i, 0);
-    }
+    return ranks_fail(w->ranks, EXIT_PROBLEM, "rank %d: copy values: %s",
+            w->ranks->first + i, bad);
 }
 
-static struct call call_of(const struct work *w, int i)
+/* Host memory that stands for rank i's buffer of set 0: itself, or the mirror. */
+static unsigned char *image_of(const struct work *w, int i, int side)
 {
-    unsigned char *send, *recv;
+    const struct buffers *b = w->buffers;
 
-    places(w, i, &send, &recv);
+    return b->backend->mirrored ? b->mirror[side] : base_of(b, 0, i, side);
+}
+
+/* Copy what is to be there from the image into every set that the image is not. */
+static int hand_out(const struct work *w, int i, int side, size_t bytes)
+{
+    const struct buffers *b = w->buffers;
+    const char *bad = NULL;
+
+    for (int set = b->backend->mirrored ? 0 : 1; set < b->sets && bad == NULL; set++)
+        bad = b->backend->from_host((char *)base_of(b, set, i, side) + b->offset,
+                image_of(w, i, side) + b->offset, bytes, w->streams[i]);
+    return bad == NULL ? EXIT_FINE : copy_failed(w, i, bad);
+}
+
+int work_prepare(struct work *w)
+{
+    w->turn = 0;
+    for (int i = 0; i < w->ranks->count; i++) {
+        struct places p = places_of(w, i);
+        int code = ranks_bind(w->ranks, i);
+
+        memset(image_of(w, i, 1) + w->buffers->offset, CHECK_POISON,
+                touched(w) + WORK_GUARD);
+        check_fill(&w->check, image_of(w, i, p.send_side) + p.send, w->layout.send,
+                w->ranks->first + i, 0);
+        if (code == EXIT_FINE)
+            code = hand_out(w, i, 1, touched(w) + WORK_GUARD);
+        if (code == EXIT_FINE && !w->in_place)
+            code = hand_out(w, i, 0, w->layout.send * element_bytes(w));
+        if (code != EXIT_FINE)
+            return code;
+    }
+    return EXIT_FINE;
+}
+
+static struct call call_of(const struct work *w, int i, unsigned turn)
+{
+    const struct buffers *b = w->buffers;
+    int set = (int)(turn % (unsigned)b->sets);
+    struct places p = places_of(w, i);
+
     return (struct call){ .lib = w->lib,
         .comm = w->comms[i],
         .stream = w->streams[i],
-        .send = send,
-        .recv = recv,
+        .send = (char *)base_of(b, set, i, p.send_side) + p.send,
+        .recv = (char *)base_of(b, set, i, 1) + p.recv,
         .param = w->layout.param,
         .type = (ncclDataType_t)w->check.type,
         .op = w->ops[i],
         .root = w->root,
         .rank = w->ranks->first + i,
         .nranks = w->ranks->nranks };
+}
+
+/* One rank on a thread stays on its device all the time. */
+static int bind_one_of_many(const struct work *w, int i)
+{
+    return w->ranks->count > 1 ? ranks_bind(w->ranks, i) : EXIT_FINE;
 }
 
 static ncclResult_t issue_step(struct work *w, int step, int times)
@@ -254,8 +331,10 @@ static ncclResult_t issue_step(struct work *w, int step, int times)
 
     for (int t = 0; t < times && result == ncclSuccess; t++) {
         for (int i = 0; i < w->ranks->count && result == ncclSuccess; i++) {
-            struct call call = call_of(w, i);
+            struct call call = call_of(w, i, w->turn + (unsigned)t);
 
+            if (bind_one_of_many(w, i) != EXIT_FINE)
+                break;
             result = w->collective->issue(&call, step);
         }
     }
@@ -278,20 +357,20 @@ int work_issue(struct work *w, int times)
                     motet_type_table[w->check.type].name,
                     library_error(w->lib, result));
     }
+    w->turn += (unsigned)times;
     return EXIT_FINE;
 }
 
 int work_wait(struct work *w)
 {
     for (int i = 0; i < w->ranks->count; i++) {
-        ncclResult_t result = w->streams[i] == NULL
-                ? ncclSuccess
-                : w->lib->stream_synchronize(w->streams[i]);
+        const char *bad = w->streams[i] == NULL
+                ? NULL
+                : w->ranks->backend->stream_wait(w->lib, w->streams[i]);
 
-        if (result != ncclSuccess)
+        if (bad != NULL)
             return ranks_fail(w->ranks, EXIT_PROBLEM, "rank %d: %s: %s",
-                    w->ranks->first + i, w->collective->name,
-                    library_error(w->lib, result));
+                    w->ranks->first + i, w->collective->name, bad);
     }
     return EXIT_FINE;
 }
@@ -304,22 +383,53 @@ static size_t damaged(const unsigned char *guard)
     return 0;
 }
 
-size_t work_wrong(const struct work *w, uint64_t *digests)
+/* Bring what rank i's buffer of a set holds to where it can be read. */
+static const char *fetch(const struct work *w, int set, int i, int side, size_t bytes,
+        const unsigned char **out)
 {
-    size_t wrong = 0;
+    const struct buffers *b = w->buffers;
+    unsigned char *base = base_of(b, set, i, side);
 
+    *out = b->backend->mirrored ? b->mirror[side] : base;
+    if (!b->backend->mirrored)
+        return NULL;
+    return b->backend->to_host(b->mirror[side] + b->offset, base + b->offset, bytes,
+            w->streams[i]);
+}
+
+static int wrong_in_set(const struct work *w, int set, int i, uint64_t *wrong,
+        uint64_t *digest)
+{
+    size_t offset = w->buffers->offset, reach = touched(w);
+    const unsigned char *send = NULL, *recv = NULL;
+    struct places p = places_of(w, i);
+    int rank = w->ranks->first + i;
+    const char *bad = fetch(w, set, i, 1, reach + WORK_GUARD, &recv);
+
+    if (bad == NULL && !w->in_place)
+        bad = fetch(w, set, i, 0, w->layout.send * element_bytes(w), &send);
+    if (bad != NULL)
+        return copy_failed(w, i, bad);
+    *wrong += w->collective->wrong(&w->check, &w->layout, rank, w->root, recv + p.recv);
+    *wrong += damaged(recv + offset + reach);
+    if (!w->in_place)
+        *wrong += check_moved(&w->check, send + p.send, w->layout.send, rank, 0);
+    *digest = *digest * 31 +
+            check_digest(recv + p.recv, w->layout.recv * element_bytes(w));
+    return EXIT_FINE;
+}
+
+int work_wrong(const struct work *w, uint64_t *wrong_out, uint64_t *digests)
+{
+    *wrong_out = 0;
     for (int i = 0; i < w->ranks->count; i++) {
-        unsigned char *whole =
-                (unsigned char *)w->buffers->base[2 * i + 1] + w->buffers->offset;
-        int rank = w->ranks->first + i;
-        unsigned char *send, *recv;
+        int code = ranks_bind(w->ranks, i);
 
-        places(w, i, &send, &recv);
-        wrong += w->collective->wrong(&w->check, &w->layout, rank, w->root, recv);
-        wrong += damaged(whole + touched(w));
-        if (!w->in_place)
-            wrong += check_moved(&w->check, send, w->layout.send, rank, 0);
-        digests[i] = check_digest(recv, w->layout.recv * element_bytes(w));
+        digests[i] = 0;
+        for (int set = 0; set < w->buffers->sets && code == EXIT_FINE; set++)
+            code = wrong_in_set(w, set, i, wrong_out, &digests[i]);
+        if (code != EXIT_FINE)
+            return code;
     }
-    return wrong;
+    return EXIT_FINE;
 }

@@ -12,23 +12,32 @@
 /** Bytes behind an output buffer's end that must stay as they were. */
 #define WORK_GUARD 64
 
-/** Buffers of one thread's ranks. */
+/**
+ * Buffers of one thread's ranks: for each rank a number of sets, each of one to send from
+ * and one to receive into. Calls take the sets in turn.
+ */
 struct buffers {
-    const struct library *lib; /* whose ncclMemAlloc made them; NULL: malloc */
-    int count;
-    size_t bytes; /* each, without guard and offset */
+    const struct backend *backend;
+    const struct library *lib; /* whose ncclMemAlloc made them; NULL: the backend */
+    int ranks, sets, count;    /* count: of all */
+    size_t bytes;              /* each, without guard and offset */
     size_t offset;
-    void **base; /* send and recv of each rank, alternating */
+    void **base;              /* set by set, in it rank by rank: send, recv */
+    unsigned char *mirror[2]; /* host copies of a send and a recv; NULL: none needed */
 };
 
-/** Allocate for @p self's ranks. 0, or an exit code after ranks_fail(). */
+/**
+ * Allocate for @p self's ranks. @p lib NULL: not by ncclMemAlloc. 0, or an exit code after
+ * ranks_fail().
+ */
 int buffers_alloc(struct buffers *b, struct ranks *self, const struct library *lib,
-        size_t bytes, size_t offset_bytes);
+        int sets, size_t bytes, size_t offset_bytes);
 void buffers_free(struct buffers *b);
 
 /** Registration of the buffers with every communicator. */
 struct registration {
-    int kind; /* 0 none, 1 ncclCommRegister, 2 ncclCommWindowRegister */
+    int kind;  /* 0 none, 1 ncclCommRegister, 2 ncclCommWindowRegister */
+    int count; /* of handles */
     union {
         void *buffer;        /* kind 1 */
         ncclWindow_t window; /* kind 2 */
@@ -43,18 +52,20 @@ void registration_drop(struct registration *r, const struct ranks *self,
 struct work {
     struct ranks *ranks;
     const struct library *lib;
-    ncclComm_t *comms;       /* of this thread's ranks, as are the next two        */
-    MOTET_STREAM_T *streams; /* NULL pointers: calls return with their results     */
-    ncclRedOp_t *ops;        /* made by work_set_op()                              */
+    ncclComm_t *comms; /* of this thread's ranks, as are the next two        */
+    void **streams;    /* NULL pointers: calls return with their results     */
+    ncclRedOp_t *ops;  /* made by work_set_op()                              */
     const struct collective *collective;
     struct layout layout;
     struct check check; /* holds type and operator */
     int root;
     bool in_place;
     const struct buffers *buffers;
+    unsigned turn; /* the next call takes set turn % sets */
 };
 
-/** Communicators, streams (if asked for) and room for operators, for one library. */
+/** Communicators, streams (if asked for, or if the backend needs them) and room for
+ * operators, for one library. */
 int work_open(struct work *w, struct ranks *self, const struct library *lib,
         ncclConfig_t *config, bool streams);
 void work_close(struct work *w);
@@ -64,8 +75,9 @@ int work_set_op(struct work *w, motet_type type, motet_redop redop);
 /** Give mulsum's operators back. */
 void work_drop_op(struct work *w);
 
-/** Fill inputs, poison outputs and guards of this thread's ranks. */
-void work_prepare(struct work *w);
+/** Fill inputs, poison outputs and guards of this thread's ranks, in every set; the next
+ * call takes set 0. 0, or an exit code after ranks_fail(). */
+int work_prepare(struct work *w);
 
 /** Issue @p times calls as one group. 0, or an exit code after ranks_fail(). */
 int work_issue(struct work *w, int times);
@@ -74,9 +86,10 @@ int work_issue(struct work *w, int times);
 int work_wait(struct work *w);
 
 /**
- * Wrong elements on this thread's ranks after one round, with damaged guards and inputs
- * counted too. @p digests gets, for each rank, a number of its output's bits.
+ * Count wrong elements on this thread's ranks when every set has been used, with damaged
+ * guards and inputs counted too. @p digests gets, for each rank, a number of its outputs'
+ * bits. 0, or an exit code after ranks_fail().
  */
-size_t work_wrong(const struct work *w, uint64_t *digests);
+int work_wrong(const struct work *w, uint64_t *wrong_out, uint64_t *digests);
 
 #endif

@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPU ranks: which path, and whether it works.
+ *
+ * The ranks have met as CPU ranks do; their host arenas carry what they agree on here.
+ * A path is tried by all or by none. It is taken when every rank has mapped every arena,
+ * seen its owner's bytes there, and each protocol has moved the right values over each
+ * pair in both directions within a short deadline (prove.c). A protocol that was wrong or
+ * late is vetoed on all ranks; a path without a protocol for chunks is given up, and the
+ * next is tried: direct, staged, copy.
+ */
+#include "comm/gpu.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "kernels/images.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What a rank says of its device. */
+typedef struct card {
+    char identity[96];
+    char target[32];
+    uint32_t resident; /* blocks that run at the same time */
+    uint32_t max_blocks;
+    uint32_t has_code;
+    char reason[160]; /* why it has none */
+} card;
+
+/* How a step went for a rank. */
+typedef struct verdict {
+    uint32_t bad;
+    uint32_t vetoed;
+    char reason[400];
+} verdict;
+
+typedef struct setup {
+    motet_comm *comm;
+    const motet_gpu_ops *ops;
+    const motet_params *params;
+    motet_gpu_constants forced;
+    uint64_t process, deadline_ns;
+    void *module;
+    uint32_t limit;
+    bool shared_device; /* several ranks on one device: they may take turns on it */
+} setup;
+
+/* ---- code ---- */
+
+/* The image for just this device; if the driver is too old for it, one that it translates. */
+static motet_result load_best(const motet_gpu_ops *ops, motet_gpu *gpu,
+        void **module_out)
+{
+    void *image = NULL;
+    size_t bytes;
+    motet_result result =
+            motet_image_get(ops->vendor, ops->facts(gpu)->target, &image, &bytes);
+
+    if (result != MOTET_OK)
+        return result;
+    result = ops->load(gpu, image, bytes, module_out);
+    free(image);
+    if (result == MOTET_OK ||
+            motet_image_get_portable(ops->vendor, &image, &bytes) != MOTET_OK)
+        return result;
+    result = ops->load(gpu, image, bytes, module_out);
+    free(image);
+    return result;
+}
+
+/* Loaded once for each device and process: a load is slow, and a module stays. */
+static motet_result load_code(const motet_gpu_ops *ops, motet_gpu *gpu,
+        void **module_out)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct {
+        motet_gpu *gpu;
+        void *module;
+    } loaded[64];
+    motet_result result = MOTET_OK;
+    size_t i = 0;
+
+    pthread_mutex_lock(&lock);
+    while (i < 64 && loaded[i].gpu != NULL && loaded[i].gpu != gpu)
+        i++;
+    if (i < 64 && loaded[i].gpu == gpu) {
+        *module_out = loaded[i].module;
+    } else {
+        result = load_best(ops, gpu, module_out);
+        if (result == MOTET_OK && i < 64) {
+            loaded[i].gpu = gpu;
+            loaded[i].module = *module_out;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* Blocks of the hungriest kernel that run on the device at the same time. */
+static motet_result resident_blocks(setup *s, uint32_t *blocks_out)
+{
+    static const char *const hungry[] = { "motet_ll_reduce", "motet_stage_reduce",
+        "motet_twoshot_reduce", "motet_pairs" };
+    uint32_t least = MOTET_GPU_BLOCKS;
+
+    for (size_t i = 0; i < sizeof(hungry) / sizeof(*hungry); i++) {
+        void *function;
+        uint32_t blocks;
+
+        MOTET_TRY(s->ops->function(s->comm->gpu_device, s->module, hungry[i],
+                          &function),
+                "look at the kernels");
+        MOTET_TRY(s->ops->resident_blocks(s->comm->gpu_device, function,
+                          MOTET_GPU_THREADS, &blocks),
+                "look at the kernels");
+        least = blocks < least ? blocks : least;
+    }
+    if (least == 0)
+        return motet_fail(MOTET_ERR_DEVICE, "no block of %d threads fits the device",
+                MOTET_GPU_THREADS);
+    *blocks_out = least;
+    return MOTET_OK;
+}
+
+static void fill_card(setup *s, card *c)
+{
+    const motet_gpu_facts *facts = s->ops->facts(s->comm->gpu_device);
+    int64_t most = motet_param(s->params, MOTET_P_MAX_CTAS);
+    motet_result result;
+
+    memset(c, 0, sizeof(*c));
+    snprintf(c->identity, sizeof(c->identity), "%s", facts->identity);
+    snprintf(c->target, sizeof(c->target), "%s", facts->target);
+    if (most < 0)
+        most = s->comm->config.max_ctas;
+    c->max_blocks = most < 2          ? 2
+            : most > MOTET_GPU_BLOCKS ? MOTET_GPU_BLOCKS
+                                      : (uint32_t)most;
+    result = load_code(s->ops, s->comm->gpu_device, &s->module);
+    if (result == MOTET_OK)
+        result = resident_blocks(s, &c->resident);
+    c->has_code = result == MOTET_OK;
+    if (result != MOTET_OK)
+        snprintf(c->reason, sizeof(c->reason), "%s", motet_error_trail());
+    motet_error_clear();
+}
+
+/* The grid that fits on every device, whoever shares it. */
+static void find_limit(setup *s, const card *all)
+{
+    uint32_t limit = MOTET_GPU_BLOCKS;
+
+    for (int r = 0; r < s->comm->nranks; r++) {
+        uint32_t sharing = 0, share;
+
+        for (int q = 0; q < s->comm->nranks; q++)
+            sharing += strcmp(all[r].identity, all[q].identity) == 0;
+        s->shared_device = s->shared_device || sharing > 1;
+        share = all[r].resident / sharing;
+        limit = share < limit ? share : limit;
+        limit = all[r].max_blocks < limit ? all[r].max_blocks : limit;
+    }
+    s->limit = limit < 2 ? 2 : limit;
+}
+
+/* Compare devices. @p code_out: every rank has kernels for its own. */
+static motet_result compare_cards(setup *s, bool *code_out)
+{
+    int n = s->comm->nranks;
+    card mine, *all = calloc((size_t)n, sizeof(*all));
+    motet_result result;
+
+    if (all == NULL)
+        return motet_fail_errno(MOTET_ERR_SYSTEM, "cards of %d ranks", n);
+    fill_card(s, &mine);
+    result = motet_comm_say(s->comm, &mine, sizeof(mine), all, s->deadline_ns,
+            &s->comm->cancel);
+    *code_out = true;
+    for (int r = 0; r < n && result == MOTET_OK; r++) {
+        if (!all[r].has_code && *code_out)
+            motet_warn("rank %d has no kernels for its device (%s): copies only, which "
+                       "are slow: %.*s",
+                    r, all[r].target, (int)sizeof(all[r].reason), all[r].reason);
+        *code_out = *code_out && all[r].has_code;
+    }
+    if (result == MOTET_OK)
+        find_limit(s, all);
+    free(all);
+    return result;
+}
+
+/* ---- a path ---- */
+
+/* Did the step go well everywhere? If not, the first rank's reason is @p reason_out. */
+static motet_result agree(setup *s, motet_result mine_result, uint8_t vetoed,
+        verdict *out)
+{
+    int n = s->comm->nranks;
+    verdict mine = { .bad = mine_result != MOTET_OK, .vetoed = vetoed },
+            *all = calloc((size_t)n, sizeof(*all));
+    motet_result result;
+
+    if (all == NULL)
+        return motet_fail_errno(MOTET_ERR_SYSTEM, "verdicts of %d ranks", n);
+    if (mine.bad)
+        snprintf(mine.reason, sizeof(mine.reason), "rank %d: %.380s", s->comm->rank,
+                motet_error_trail());
+    motet_error_clear();
+    result = motet_comm_say(s->comm, &mine, sizeof(mine), all, s->deadline_ns,
+            &s->comm->cancel);
+    *out = (verdict){ 0 };
+    for (int r = 0; r < n && result == MOTET_OK; r++) {
+        out->vetoed |= all[r].vetoed;
+        if (all[r].bad && !out->bad) {
+            out->bad = 1;
+            memcpy(out->reason, all[r].reason, sizeof(out->reason));
+            out->reason[sizeof(out->reason) - 1] = '\0';
+        }
+    }
+    free(all);
+    return result;
+}
+
+static motet_result map_all(setup *s, const motet_roster *roster)
+{
+    motet_comm *comm = s->comm;
+
+    for (int r = 0; r < comm->nranks; r++) {
+        const motet_roster_entry *entry = &roster->rank[r];
+        motet_gpu_offer offer;
+
+        if (r == comm->rank)
+            continue;
+        if (entry->blob_bytes != sizeof(offer))
+            return motet_fail(MOTET_ERR_USAGE, "rank %d offers no arena", r);
+        memcpy(&offer, entry->blob, sizeof(offer));
+        MOTET_TRY(motet_gpu_link_map(comm->gpu->link, r, &offer, s->process,
+                          entry->fds[0]),
+                "map");
+    }
+    return MOTET_OK;
+}
+
+/* Offer and map; *out says whether all could. */
+static motet_result map_path(setup *s, motet_gpu_path path, verdict *out)
+{
+    motet_gpu_engine *g = s->comm->gpu;
+    motet_gpu_layout layout;
+    motet_roster roster = { 0 };
+    motet_gpu_offer offer;
+    motet_result made, result;
+    int fd = -1;
+
+    motet_gpu_layout_of(&g->constants, s->comm->nranks, &layout);
+    made = motet_gpu_link_offer(g->link, path, &layout, s->process, s->comm->number,
+            &offer, &fd);
+    result = agree(s, made, 0, out);
+    if (result == MOTET_OK && !out->bad) {
+        result = motet_comm_meet(s->comm, &offer, sizeof(offer), fd, s->deadline_ns,
+                &s->comm->cancel, &roster);
+        if (result == MOTET_OK)
+            result = agree(s, map_all(s, &roster), 0, out);
+        motet_roster_release(&roster);
+    }
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
+static void take_constants(setup *s, motet_gpu_path path)
+{
+    motet_gpu_constants *c = &s->comm->gpu->constants;
+
+    motet_gpu_constants_default(s->comm->nranks, path, c);
+    c->forced = s->forced.forced;
+    s->comm->gpu->limit = s->limit;
+}
+
+/* Map, reset, prove. *taken_out: the path is good, perhaps with a protocol less. */
+static motet_result try_path(setup *s, motet_gpu_path path, bool *taken_out)
+{
+    motet_gpu_engine *g = s->comm->gpu;
+    uint32_t start = (uint32_t)s->comm->engine.constants.epoch_start;
+    uint8_t wrong = 0;
+    motet_result proved;
+    verdict v;
+
+    *taken_out = false;
+    take_constants(s, path);
+    MOTET_TRY(map_path(s, path, &v), "map arenas");
+    if (!v.bad)
+        MOTET_TRY(agree(s, motet_gpu_link_reset(g->link, start), 0, &v), "reset");
+    if (!v.bad && s->comm->nranks > 1) {
+        proved = motet_comm_gpu_prove(s->comm,
+                motet_deadline_after_s(s->shared_device ? 30 : 5), &wrong);
+        MOTET_TRY(agree(s, proved, wrong, &v), "prove");
+    }
+    if (!v.bad && (v.vetoed & 1u << MOTET_GPU_STAGED) == 0) {
+        g->constants.vetoed = (uint8_t)v.vetoed;
+        *taken_out = true;
+        /* What was proved has moved the words; a protocol that failed has spoilt them. */
+        MOTET_TRY(agree(s, motet_gpu_link_reset(g->link, start), 0, &v), "reset");
+    }
+    if (v.bad || v.vetoed != 0)
+        motet_info(MOTET_SUB_INIT | MOTET_SUB_P2P, "comm %p rank %d path %s: %s%s",
+                (void *)s->comm, s->comm->rank, motet_gpu_path_names[path],
+                *taken_out ? "without a protocol that failed its proof" : "not taken: ",
+                v.bad                ? v.reason
+                        : *taken_out ? ""
+                                     : "its proof failed");
+    if (!*taken_out)
+        motet_gpu_link_unmap(g->link);
+    return MOTET_OK;
+}
+
+/* The words of MOTET_PATH. */
+enum { WORD_AUTO, WORD_SHARED, WORD_DIRECT, WORD_STAGED, WORD_COPY };
+
+static bool allowed(const setup *s, motet_gpu_path path)
+{
+    int64_t word = motet_param(s->params, MOTET_P_PATH);
+
+    if (path == MOTET_GPU_PATH_DIRECT)
+        return word == WORD_DIRECT ||
+                (word == WORD_AUTO && !motet_param(s->params, MOTET_P_P2P_DISABLE));
+    return word == WORD_AUTO || word == WORD_STAGED;
+}
+
+static motet_result find_path(setup *s, bool *taken_out)
+{
+    static const motet_gpu_path paths[] = { MOTET_GPU_PATH_DIRECT,
+        MOTET_GPU_PATH_STAGED };
+
+    for (size_t i = 0; i < 2 && !*taken_out; i++)
+        if (allowed(s, paths[i]))
+            MOTET_TRY(try_path(s, paths[i], taken_out), "%s path",
+                    motet_gpu_path_names[paths[i]]);
+    if (!*taken_out && motet_param(s->params, MOTET_P_PATH) != WORD_AUTO)
+        return motet_fail(MOTET_ERR_USAGE,
+                "MOTET_PATH forces a path that these devices do not have; "
+                "NCCL_DEBUG=INFO says why");
+    return MOTET_OK;
+}
+
+static motet_result make_engine(setup *s)
+{
+    motet_comm *comm = s->comm;
+
+    comm->gpu = calloc(1, sizeof(*comm->gpu));
+    if (comm->gpu == NULL)
+        return motet_fail_errno(MOTET_ERR_SYSTEM, "engine of a GPU rank");
+    comm->gpu->engine = &comm->engine;
+    comm->gpu->mixing = comm->config.graph_usage_mode == 2 &&
+            motet_param(s->params, MOTET_P_GRAPH_MIXING_SUPPORT);
+    MOTET_TRY(motet_gpu_link_make(s->ops, comm->gpu_device, comm->rank, comm->nranks,
+                      &comm->gpu->link),
+            "memory of a GPU rank");
+    return motet_gpu_engine_init(comm->gpu, s->module);
+}
+
+motet_result motet_comm_gpu_start(motet_comm *comm, const motet_params *params,
+        const motet_gpu_constants *forced, uint64_t process, uint64_t deadline_ns)
+{
+    setup s = {
+        .comm = comm,
+        .ops = comm->device->gpu,
+        .params = params,
+        .forced = *forced,
+        .process = process,
+        .deadline_ns = deadline_ns,
+    };
+    bool has_code = false, taken = false;
+
+    comm->gpu_process = process;
+    comm->check_pointers = motet_param(params, MOTET_P_CHECK_POINTERS) != 0;
+    motet_gpu_link_sweep();
+    if (comm->nranks > MOTET_GPU_RANKS)
+        return motet_fail(MOTET_ERR_USAGE,
+                "%d GPU ranks on one host, and %d are the most", comm->nranks,
+                MOTET_GPU_RANKS);
+    MOTET_TRY(compare_cards(&s, &has_code), "compare devices");
+    if (!has_code || motet_param(params, MOTET_P_PATH) == WORD_COPY)
+        return MOTET_OK;
+    MOTET_TRY(make_engine(&s), "start");
+    MOTET_TRY(find_path(&s, &taken), "find a path");
+    if (!taken) {
+        motet_warn("no path between the GPUs passed its proof: copies only, which are "
+                   "slow; NCCL_DEBUG=INFO says why");
+        motet_comm_gpu_release(comm);
+        return MOTET_OK;
+    }
+    comm->engine.device_abort = &comm->gpu->link->control->abort;
+    atomic_store_explicit(&comm->gpu_ready, 1, memory_order_release);
+    return MOTET_OK;
+}
+
+/* Streams of one group: the first carries all; it waits for the others, and they for it. */
+static motet_result join_streams(motet_comm *comm, const motet_batch *batch,
+        bool before)
+{
+    const motet_gpu_ops *ops = comm->device->gpu;
+    void *first = (void *)(uintptr_t)batch->stream[0];
+
+    for (int i = 1; i < batch->streams; i++) {
+        void *other = (void *)(uintptr_t)batch->stream[i];
+
+        MOTET_TRY(ops->event_record(comm->gpu_device, comm->gpu->join,
+                          before ? other : first, false),
+                "join the streams of a group");
+        MOTET_TRY(ops->event_wait(comm->gpu_device, comm->gpu->join,
+                          before ? first : other, false),
+                "join the streams of a group");
+    }
+    return MOTET_OK;
+}
+
+motet_result motet_comm_gpu_enqueue(motet_comm *comm, motet_batch *batch)
+{
+    const void *stream = batch->stream[0];
+    motet_result result = join_streams(comm, batch, true);
+
+    for (int i = 0; i < batch->collectives && result == MOTET_OK; i++)
+        result = motet_gpu_collective(comm->gpu, &batch->collective[i], stream);
+    if (result == MOTET_OK && batch->transfers != 0)
+        result = motet_gpu_pairs(comm->gpu, batch->transfer, batch->transfers, stream);
+    return result == MOTET_OK ? join_streams(comm, batch, false) : result;
+}
+
+motet_result motet_comm_gpu_drain(motet_comm *comm)
+{
+    const motet_gpu_ops *ops = comm->device->gpu;
+    motet_gpu_engine *g = comm->gpu;
+    struct timespec nap = { .tv_nsec = 20000 };
+
+    while (atomic_load(&comm->engine.stop) == 0 &&
+            (!motet_gpu_idle(g) ||
+                    (g->events &&
+                            ops->event_query(g->link->gpu, g->link->order) ==
+                                    MOTET_IN_PROGRESS)))
+        nanosleep(&nap, NULL);
+    return motet_engine_failure(&comm->engine);
+}
+
+void motet_comm_gpu_release(motet_comm *comm)
+{
+    motet_gpu_engine *g = comm->gpu;
+
+    if (comm->copies != NULL)
+        comm->device->gpu->stream_destroy(comm->gpu_device, comm->copies);
+    comm->copies = NULL;
+    if (g == NULL)
+        return;
+    atomic_store_explicit(&comm->gpu_ready, 0, memory_order_release);
+    motet_engine_detach(&comm->engine);
+    for (int i = 0; i < MOTET_GPU_WINDOWS; i++)
+        if (g->window[i].bytes != 0)
+            motet_comm_gpu_window_unmap(comm, (uint32_t)i + 1);
+    comm->gpu = NULL;
+    if (g->link != NULL) {
+        __atomic_store_n(&g->link->control->abort, 1, __ATOMIC_RELEASE);
+        if (motet_gpu_link_close(g->link) != MOTET_OK)
+            motet_error_clear(); /* a device that has failed runs no replay either */
+        motet_gpu_engine_release(g);
+        motet_gpu_link_release(g->link);
+        motet_gpu_link_sweep();
+    }
+    free(g);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What makes a communicator of ranks one of GPU ranks: see gpu.c. */
+#ifndef MOTET_COMM_GPU_H
+#define MOTET_COMM_GPU_H
+
+#include "comm/comm.h"
+
+/**
+ * Once the ranks have met: agree on a path, map each other's arenas, prove it. Leaves
+ * comm->gpu NULL where only copies are left.
+ */
+MOTET_MUST_USE motet_result motet_comm_gpu_start(motet_comm *comm,
+        const motet_params *params, const motet_gpu_constants *forced, uint64_t process,
+        uint64_t deadline_ns);
+
+/** Run what the proofs of a path run: see prove.c. @p wrong_out: protocols that failed. */
+MOTET_MUST_USE motet_result motet_comm_gpu_prove(motet_comm *comm, uint64_t deadline_ns,
+        uint8_t *wrong_out);
+
+/** Run a batch on the copy path; returns when its results are there. */
+motet_result motet_comm_bounce(motet_comm *comm, motet_batch *batch);
+
+/** Enqueue a batch: nothing waits. */
+motet_result motet_comm_gpu_enqueue(motet_comm *comm, motet_batch *batch);
+
+/** motet_window_map() for GPU ranks. */
+MOTET_MUST_USE motet_result motet_comm_gpu_window_map(motet_comm *comm, void *base,
+        size_t bytes, uint32_t *number_out);
+void motet_comm_gpu_window_unmap(motet_comm *comm, uint32_t number);
+
+/** Refuse buffers that the communicator's device cannot use, or that are too short. */
+MOTET_MUST_USE motet_result motet_comm_gpu_check_buffers(motet_comm *comm,
+        const motet_op *op);
+
+/** Wait until kernels have left, as long as the communicator has not failed. */
+motet_result motet_comm_gpu_drain(motet_comm *comm);
+
+/** Give up the engine; memory goes when nothing uses it any more. Idempotent. */
+void motet_comm_gpu_release(motet_comm *comm);
+
+#endif

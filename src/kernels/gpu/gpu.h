@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the host and the kernels on a device agree on: the layout of a device arena and
+ * the arguments of every kernel. Freestanding: the same file is compiled for the host,
+ * PTX and AMD code objects, all 64-bit and little-endian.
+ *
+ * A device arena belongs to one rank. Its peers write into it, the rank reads it; every
+ * word has one writer. It lies in device memory, or in host memory that every device has
+ * mapped, coherent (staged path). Beside it a rank has its own memory, always on its own
+ * device, which only its kernels touch: states, windows, counts of pairs. Both are cut by
+ * block index at fixed offsets, so block b of one rank only ever meets block b of another.
+ *
+ * Positions. Each block counts steps. All ranks launch the same grid for the same
+ * operation, so the counts of block b agree on all ranks, in a graph's replay too. An
+ * operation that begins at position p and takes k steps uses positions p … p+k−1; the
+ * block leaves p+k behind in its state line. 32 bits, compared as signed differences.
+ *
+ * Progress. At entry a block stores {position, fingerprint} as one 64-bit word in each
+ * peer's line for it: "this rank has read everything below `position`". After each step
+ * whose slot it has read it does so for those that sent, except after the last: that word
+ * is the next operation's entry word. A sender may fill slot q mod S only when the
+ * receiver's progress is at least q − S + 1. This is entry word, credit and fingerprint
+ * at once, and covers one-way traffic, empty pieces and any mixture of protocols.
+ *
+ * LL slots hold 16-byte lines {data 4, tag 4, data 4, tag 4}; the tag is the position,
+ * compared for equality. The host initialises all of them with the tag start + 2^31; a slot must
+ * not keep a tag for 2^32 positions, which is what `cleared` in the state line is for.
+ */
+#ifndef MOTET_KERNELS_GPU_GPU_H
+#define MOTET_KERNELS_GPU_GPU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Ranks of a communicator whose devices meet on one host. */
+#define MOTET_GPU_RANKS 16
+/** Most blocks of a grid. */
+#define MOTET_GPU_BLOCKS 64
+/** Threads of a block. */
+#define MOTET_GPU_THREADS 512
+/** LL slots and staging slots of a (block, source). */
+#define MOTET_LL_SLOTS    2
+#define MOTET_STAGE_SLOTS 4
+#define MOTET_PAIR_STAGES 2
+#define MOTET_GPU_LINE    128
+/** Windows of a communicator; own table in the arena: address of window w of rank r here. */
+#define MOTET_GPU_WINDOWS 64
+
+/** Own words of a block: written by its own rank alone, at exit; `closed` by the host. */
+typedef struct motet_gpu_state {
+    /* of the next operation */
+    uint32_t position;
+    /* byte i: generation (position >> 29) in which LL slot i was cleared; upper half: how
+     * often the position has wrapped */
+    uint32_t cleared;
+    /* run by this block so far */
+    uint32_t
+            last; /* fingerprint of the operation before, 0 at first                  */
+    /* not 0: the communicator is gone; touch nothing, leave */
+    uint32_t closed;
+    uint64_t
+            mark; /* of the operation that runs: unlike any other's                    */
+    uint32_t reserved[26];
+} motet_gpu_state;
+
+/** Words that one peer writes for one block of this rank. */
+typedef struct motet_gpu_line {
+    /* position | fingerprint << 32; fingerprint 0 says nothing */
+    uint64_t progress;
+    /* staging, flags: slots below this count were filled; position | wraps << 32 */
+    uint64_t published;
+    /* free: factors of PREMUL_SUM travel in the slots, offers in LL lines */
+    uint64_t scalar[2];
+    uint64_t offer[4];
+    uint64_t reserved[8];
+} motet_gpu_line;
+
+/** Words of an ordered pair and block; like motet_gpu_line, but for send and receive. */
+typedef struct motet_gpu_pair_line {
+    /* by the sender, in the receiver's arena: slots filled */
+    uint64_t published;
+    /* by the receiver, in the sender's arena: slots read */
+    uint64_t taken;
+    /* by the sender, with a message's first slot: its bytes; by that slot's number mod 2 */
+    uint64_t message[MOTET_PAIR_STAGES];
+    uint64_t reserved[12];
+} motet_gpu_pair_line;
+
+/** Own words of a pair and block: how many slots were sent to, received from the peer. */
+typedef struct motet_gpu_pair_state {
+    uint32_t sent, received;
+    uint32_t reserved[30];
+} motet_gpu_pair_state;
+
+/** Sizes that all ranks of a communicator agreed on, and the offsets that follow. */
+typedef struct motet_gpu_layout {
+    uint32_t nranks;
+    /* most blocks of a collective's grid */
+    uint32_t blocks;
+    /* most blocks of one transfer */
+    uint32_t pair_blocks;
+    /* payload of an LL slot; a multiple of 16, 32 at least */
+    uint32_t ll_bytes;
+    /* bytes of a staging slot; a multiple of 256 */
+    uint32_t chunk;
+    /* bytes of a pair's staging slot; a multiple of 256 */
+    uint32_t pair_chunk;
+    /* motet_gpu_layout_fill(): offsets in the own memory, and in the arena */
+    uint64_t window, pair_state, own_bytes;
+    uint64_t line, pair_line, ll, stage, pair_stage, arena_bytes;
+} motet_gpu_layout;
+
+/** Host memory that the device has mapped: one for each rank. */
+typedef struct motet_gpu_control {
+    /* written by the host; not 0: every kernel leaves */
+    uint32_t abort;
+    uint32_t reserved0[31];
+    /* written by kernels, in trouble only: enum motet_gpu_error; of several blocks, any
+     * is right, and it is stored last */
+    uint32_t error;
+    uint32_t error_block, error_peer, error_position;
+    /* FINGERPRINT: progress words; SIZE: bytes */
+    uint64_t error_mine, error_theirs;
+    uint32_t reserved1[24];
+    /* a block that has spun for long: {peer + 1, position}; 0 when the wait is over */
+    struct {
+        uint32_t peer_plus_1, position;
+    } waiting[MOTET_GPU_BLOCKS];
+    /* free */
+    uint32_t pair_error;
+    uint32_t reserved2[31];
+    /* by each block when it leaves, in good order or not: the ticket of its arguments, if
+     * that is not 0 */
+    uint32_t done[MOTET_GPU_BLOCKS];
+} motet_gpu_control;
+
+enum motet_gpu_error {
+    MOTET_GPU_OK,
+    /* the abort word was seen */
+    MOTET_GPU_ERROR_ABORTED,
+    /* a peer runs another operation at this position */
+    MOTET_GPU_ERROR_FINGERPRINT,
+    /* two operations of the communicator ran at once */
+    MOTET_GPU_ERROR_OVERLAP,
+    /* a send and its receive differ in bytes; reported by the receiver */
+    MOTET_GPU_ERROR_SIZE
+};
+
+/** How sources combine into a destination. */
+enum motet_gpu_combine {
+    MOTET_GPU_COPY,  /* each source has its own place in the destination */
+    MOTET_GPU_REDUCE /* all sources become one, in rank order            */
+};
+
+/**
+ * A collective as an exchange of pieces. Peer p in send_mask gets the piece at
+ * send + p·send_stride; from source r in recv_mask (which may hold this rank) a piece
+ * comes that is reduced into recv, or copied to recv + r·recv_stride.
+ */
+typedef struct motet_gpu_args {
+    /* this rank's own words, in its device's memory */
+    uint8_t *own;
+    /* by rank, as mapped by this rank */
+    uint8_t *arena[MOTET_GPU_RANKS];
+    motet_gpu_control *control;
+    motet_gpu_layout layout;
+    uint32_t rank, nranks, blocks;
+    uint32_t send_mask, recv_mask;
+    /* of the operation; 0: not compared */
+    uint32_t fingerprint;
+    /* enum motet_gpu_combine: says which kernel it is for */
+    uint32_t combine;
+    /* of a reduction: enum motet_type, enum motet_redop */
+    uint32_t type, redop;
+    /* not 0: look for an overlapping operation at exit */
+    uint32_t epoch_check;
+    const uint8_t *send;
+    uint8_t *recv;
+    /* all_reduce: added before the rounding, or NULL */
+    const uint8_t *bias;
+    /* of a piece (two-shot: of the whole message) */
+    uint64_t bytes;
+    uint64_t send_stride, recv_stride;
+    /* PREMUL_SUM: this rank's factor, read here if not NULL, else its bytes */
+    const uint8_t *scalar_ptr;
+    uint64_t scalar;
+    /* Zero-copy, of motet_stage_copy and motet_twoshot_reduce; others take no notice.
+     * `offers`: the communicator has windows (all ranks know it alike), so ranks tell each
+     * other at entry where their buffers lie. Copies go straight into a recv buffer that
+     * lies in a window; a two-shot works in place if all buffers of all ranks do. A
+     * buffer counts if its offset is a multiple of 16. Takes one position more. */
+    uint32_t offers;
+    /* numbers, 1 and up; 0: in none */
+    uint32_t send_window, recv_window;
+    /* of the buffers in them, below 2^48 */
+    uint64_t send_offset, recv_offset;
+    /* not 0: each block stores it in control->done[block] when it leaves */
+    uint32_t ticket;
+} motet_gpu_args;
+
+/** Ranks that motet_gpu_small_args has room for. */
+#define MOTET_GPU_SMALL_RANKS 8
+/** own_offset: nothing of this rank's own is needed. */
+#define MOTET_GPU_NO_OWN UINT32_MAX
+
+/**
+ * An LL exchange of one step: pieces of whole packs of 8 bytes in buffers aligned to that.
+ * Everything is worked out by the host that can be; what all threads need comes first.
+ */
+typedef struct motet_gpu_small_args {
+    uint8_t *state; /* of block 0; the others' follow                            */
+    const uint8_t
+            *lines; /* own arena: the peers' words of block 0                     */
+    uint8_t *slots; /* own arena: LL slot 0 of block 0, source 0                  */
+    const uint8_t *send;
+    uint8_t *recv;
+    motet_gpu_control *control;
+    uint32_t rank, nranks;
+    uint32_t bytes,
+            each; /* of a piece, and of a block's part of it                    */
+    uint32_t send_mask, recv_mask;
+    uint32_t send_stride, recv_stride;
+    uint32_t
+            own_offset; /* in send, of what this rank sends to all or keeps           */
+    uint32_t slot_stride, source_stride, line_stride;
+    uint32_t fingerprint, redop, ticket, reserved;
+    uint8_t *to[MOTET_GPU_SMALL_RANKS]; /* LL slot 0 of block 0 for this rank, there  */
+    uint8_t *word
+            [MOTET_GPU_SMALL_RANKS]; /* this rank's word of block 0, there         */
+} motet_gpu_small_args;
+
+/** One send or receive of a launch. */
+typedef struct motet_gpu_transfer {
+    uint8_t *buffer;
+    uint64_t bytes;
+    uint16_t peer;
+    /* 0 send, 1 receive */
+    uint8_t receive;
+    /* blocks that move it: from its bytes alone, alike at both ends */
+    uint8_t blocks;
+    /* grid block that is its block 0 */
+    uint32_t first;
+} motet_gpu_transfer;
+
+#define MOTET_GPU_TRANSFERS 96
+
+/** Transfers of one launch. Each runs on the grid's blocks [first, first + blocks); a
+ * block runs those that it has a part in one after the other, in the order of the array. */
+typedef struct motet_gpu_pairs_args {
+    uint8_t *own;
+    uint8_t *arena[MOTET_GPU_RANKS];
+    motet_gpu_control *control;
+    motet_gpu_layout layout;
+    uint32_t rank, nranks, blocks, count;
+    /* as in motet_gpu_args */
+    uint32_t ticket;
+    motet_gpu_transfer transfer[MOTET_GPU_TRANSFERS];
+} motet_gpu_pairs_args;
+
+_Static_assert(sizeof(motet_gpu_state) == MOTET_GPU_LINE, "one line");
+_Static_assert(sizeof(motet_gpu_line) == MOTET_GPU_LINE, "one line");
+_Static_assert(sizeof(motet_gpu_pair_line) == MOTET_GPU_LINE, "one line");
+_Static_assert(sizeof(motet_gpu_args) <= 4096, "kernel parameters are 4 KiB at most");
+_Static_assert(sizeof(motet_gpu_pairs_args) <= 4096,
+        "kernel parameters are 4 KiB at most");
+
+/** Fill in the offsets of @p layout from its sizes. */
+static inline void motet_gpu_layout_fill(motet_gpu_layout *l)
+{
+    uint64_t lines = (uint64_t)l->blocks * l->nranks;
+    uint64_t pairs = (uint64_t)l->pair_blocks * l->nranks;
+
+    l->window = (uint64_t)l->blocks * sizeof(motet_gpu_state);
+    l->pair_state =
+            l->window + (uint64_t)MOTET_GPU_WINDOWS * l->nranks * sizeof(uint64_t);
+    l->pair_state =
+            (l->pair_state + MOTET_GPU_LINE - 1) / MOTET_GPU_LINE * MOTET_GPU_LINE;
+    l->own_bytes = l->pair_state + pairs * sizeof(motet_gpu_pair_state);
+
+    l->line = 0;
+    l->pair_line = lines * sizeof(motet_gpu_line);
+    l->ll = l->pair_line + pairs * sizeof(motet_gpu_pair_line);
+    l->stage = l->ll + lines * MOTET_LL_SLOTS * 2 * l->ll_bytes;
+    l->pair_stage = l->stage + lines * MOTET_STAGE_SLOTS * l->chunk;
+    l->arena_bytes = l->pair_stage + pairs * MOTET_PAIR_STAGES * l->pair_chunk;
+}
+
+#define MOTET_GPU_AT static inline __attribute__((always_inline))
+
+MOTET_GPU_AT uint8_t *motet_gpu_state_at(uint8_t *own, uint32_t block)
+{
+    return own + (uint64_t)block * sizeof(motet_gpu_state);
+}
+
+/* Where this rank's own table says that window @p number of rank @p r lies (a uint64_t). */
+MOTET_GPU_AT uint8_t *motet_gpu_window_at(uint8_t *own, const motet_gpu_layout *l,
+        uint32_t number, uint32_t r)
+{
+    return own + l->window +
+            ((uint64_t)(number - 1) * l->nranks + r) * sizeof(uint64_t);
+}
+
+/* The line in @p arena that rank @p writer writes for block @p block. */
+MOTET_GPU_AT uint8_t *motet_gpu_line_at(uint8_t *arena, const motet_gpu_layout *l,
+        uint32_t block, uint32_t writer)
+{
+    return arena + l->line +
+            ((uint64_t)block * l->nranks + writer) * sizeof(motet_gpu_line);
+}
+
+MOTET_GPU_AT uint8_t *motet_gpu_ll_at(uint8_t *arena, const motet_gpu_layout *l,
+        uint32_t block, uint32_t position, uint32_t writer)
+{
+    return arena + l->ll +
+            (((uint64_t)block * MOTET_LL_SLOTS + position % MOTET_LL_SLOTS) *
+                            l->nranks +
+                    writer) *
+            2 * l->ll_bytes;
+}
+
+MOTET_GPU_AT uint8_t *motet_gpu_stage_at(uint8_t *arena, const motet_gpu_layout *l,
+        uint32_t block, uint32_t position, uint32_t writer)
+{
+    return arena + l->stage +
+            (((uint64_t)block * MOTET_STAGE_SLOTS + position % MOTET_STAGE_SLOTS) *
+                            l->nranks +
+                    writer) *
+            l->chunk;
+}
+
+/* Own counts of the pair with @p peer. */
+MOTET_GPU_AT uint8_t *motet_gpu_pair_state_at(uint8_t *own, const motet_gpu_layout *l,
+        uint32_t block, uint32_t peer)
+{
+    return own + l->pair_state +
+            ((uint64_t)block * l->nranks + peer) * sizeof(motet_gpu_pair_state);
+}
+
+MOTET_GPU_AT uint8_t *motet_gpu_pair_line_at(uint8_t *arena, const motet_gpu_layout *l,
+        uint32_t block, uint32_t writer)
+{
+    return arena + l->pair_line +
+            ((uint64_t)block * l->nranks + writer) * sizeof(motet_gpu_pair_line);
+}
+
+MOTET_GPU_AT uint8_t *motet_gpu_pair_stage_at(uint8_t *arena, const motet_gpu_layout *l,
+        uint32_t block, uint32_t slot, uint32_t writer)
+{
+    return arena + l->pair_stage +
+            (((uint64_t)block * MOTET_PAIR_STAGES + slot % MOTET_PAIR_STAGES) *
+                            l->nranks +
+                    writer) *
+            l->pair_chunk;
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How GPU ranks' memory meets: one table. */
+#ifndef MOTET_TRANSPORT_GPU_PATH_H
+#define MOTET_TRANSPORT_GPU_PATH_H
+
+typedef enum motet_gpu_path {
+    MOTET_GPU_PATH_NONE,
+    MOTET_GPU_PATH_DIRECT, /* in device memory, which the peers have mapped        */
+    MOTET_GPU_PATH_STAGED, /* in host memory, which every device has mapped        */
+    MOTET_GPU_PATH_COPY,   /* nowhere: the runtime copies, the host executor works */
+    MOTET_GPU_NUM_PATHS
+} motet_gpu_path;
+
+extern const char *const motet_gpu_path_names[MOTET_GPU_NUM_PATHS];
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tests of the stand-in driver share: kernels, and cases that run in a process
+ * of their own, since the stand-in reads its environment once.
+ */
+#ifndef MOTET_TEST_FAKECUDA_RIG_H
+#define MOTET_TEST_FAKECUDA_RIG_H
+
+#include "child.h"
+#include "../fakecuda/fakecuda.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <time.h>
+
+#define RIG_BLOCKS 64
+
+/* Fails the case, which returns int: 0 is right. */
+#define CHECK(condition)                                                    \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            return 1;                                                       \
+        }                                                                   \
+    } while (0)
+
+#define IS(wanted, call)                                                    \
+    do {                                                                    \
+        CUresult got_ = (call);                                             \
+        if (got_ != (wanted)) {                                             \
+            fprintf(stderr, "%s:%d: %s is %d\n", __FILE__, __LINE__, #call, \
+                    (int)got_);                                             \
+            return 1;                                                       \
+        }                                                                   \
+    } while (0)
+
+#define OK(call) IS(CUDA_SUCCESS, call)
+
+typedef struct rig_case {
+    const char *name;
+    int (*run)(const void *);
+    const char *const *environment;
+} rig_case;
+
+/* ---- kernels: spins end after a minute, and then the values are wrong ---- */
+
+static inline int rig_expired(time_t begin)
+{
+    sched_yield();
+    return time(NULL) - begin > 60;
+}
+
+typedef struct meet_args {
+    uint32_t *mine;
+    const uint32_t *theirs;
+    uint32_t rounds;
+} meet_args;
+
+/* Counts up together with another kernel. */
+static inline void rig_meet(const void *p, uint32_t block, uint32_t blocks)
+{
+    const meet_args *args = p;
+    time_t begin = time(NULL);
+
+    (void)blocks;
+    for (uint32_t r = 1; block == 0 && r <= args->rounds; r++) {
+        __atomic_store_n(args->mine, r, __ATOMIC_RELEASE);
+        while (__atomic_load_n(args->theirs, __ATOMIC_ACQUIRE) < r)
+            if (rig_expired(begin))
+                return;
+    }
+}
+
+typedef struct crowd_args {
+    uint32_t *here; /* a word for each block */
+    uint32_t *met;  /* the same */
+} crowd_args;
+
+/* Every block waits for all the others. */
+static inline void rig_crowd(const void *p, uint32_t block, uint32_t blocks)
+{
+    const crowd_args *args = p;
+    time_t begin = time(NULL);
+
+    __atomic_store_n(&args->here[block], 1, __ATOMIC_RELEASE);
+    for (uint32_t b = 0; b < blocks; b++)
+        while (__atomic_load_n(&args->here[b], __ATOMIC_ACQUIRE) == 0)
+            if (rig_expired(begin))
+                return;
+    args->met[block] = blocks;
+}
+
+typedef struct append_args {
+    uint32_t *list; /* [0]: how many follow */
+    uint32_t value;
+} append_args;
+
+/* Notes in which order things ran. */
+static inline void rig_append(const void *p, uint32_t block, uint32_t blocks)
+{
+    const append_args *args = p;
+
+    (void)blocks;
+    if (block == 0)
+        args->list[++args->list[0]] = args->value;
+}
+
+/* Waits until a word is not 0. */
+static inline void rig_gate(const void *p, uint32_t block, uint32_t blocks)
+{
+    const uint32_t *word;
+    time_t begin = time(NULL);
+
+    (void)block;
+    (void)blocks;
+    memcpy(&word, p, sizeof(word));
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == 0)
+        if (rig_expired(begin))
+            return;
+}
+
+static const char rig_ptx[] =
+        "// made by hand\n"
+        ".version 6.0\n.target sm_70\n.address_size 64\n"
+        ".visible .entry rig_meet(\n"
+        "\t.param .align 8 .b8 rig_meet_param_0[24]\n)\n.maxntid 512, 1, 1\n{ ret; }\n"
+        ".visible .entry rig_crowd(.param .align 8 .b8 rig_crowd_param_0[16]) { ret; "
+        "}\n"
+        ".visible .entry rig_append( /* two words */\n"
+        "\t.param .align 8 .b8 rig_append_param_0[16]\n)\n{ ret; }\n"
+        ".visible .entry rig_gate(.param .u64 .ptr .global .align 4 rig_gate_param_0)\n"
+        "{ ret; }\n"
+        ".visible .entry nowhere(.param .u64 a, .param .u32 b) { ret; }\n";
+
+typedef struct rig {
+    CUdevice device[2];
+    CUcontext context[2];
+    CUmodule module[2];
+    CUfunction meet[2], crowd, append, gate; /* crowd, append, gate: of device 0 */
+    CUstream stream[3];                      /* of device 0, non-blocking */
+} rig;
+
+static inline int rig_kernels(void)
+{
+    OK(fakecuda_kernel_add("rig_meet", rig_meet, sizeof(meet_args)));
+    OK(fakecuda_kernel_add("rig_crowd", rig_crowd, sizeof(crowd_args)));
+    OK(fakecuda_kernel_add("rig_append", rig_append, sizeof(append_args)));
+    OK(fakecuda_kernel_add("rig_gate", rig_gate, sizeof(uint32_t *)));
+    return 0;
+}
+
+/* Leaves device 0's primary context current. */
+static inline int rig_open(rig *r)
+{
+    OK(cuInit(0));
+    CHECK(rig_kernels() == 0);
+    for (int d = 1; d >= 0; d--) {
+        OK(cuDeviceGet(&r->device[d], d));
+        OK(cuDevicePrimaryCtxRetain(&r->context[d], r->device[d]));
+        OK(cuCtxSetCurrent(r->context[d]));
+        OK(cuModuleLoadDataEx(&r->module[d], rig_ptx, 0, NULL, NULL));
+        OK(cuModuleGetFunction(&r->meet[d], r->module[d], "rig_meet"));
+    }
+    OK(cuModuleGetFunction(&r->crowd, r->module[0], "rig_crowd"));
+    OK(cuModuleGetFunction(&r->append, r->module[0], "rig_append"));
+    OK(cuModuleGetFunction(&r->gate, r->module[0], "rig_gate"));
+    for (int s = 0; s < 3; s++)
+        OK(cuStreamCreate(&r->stream[s], CU_STREAM_NON_BLOCKING));
+    return 0;
+}
+
+static inline CUresult rig_launch(CUfunction function, uint32_t blocks, CUstream stream,
+        const void *args, size_t bytes)
+{
+    void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)args,
+        CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END };
+
+    return cuLaunchKernel(function, blocks, 1, 1, 512, 1, 1, 0, stream, NULL, extra);
+}
+
+static inline CUresult rig_note(const rig *r, uint32_t *list, uint32_t value,
+        CUstream stream)
+{
+    const append_args args = { list, value };
+
+    return rig_launch(r->append, 1, stream, &args, sizeof(args));
+}
+
+static inline CUresult rig_wait_for(const rig *r, const uint32_t *word, CUstream stream)
+{
+    return rig_launch(r->gate, 1, stream, &word, sizeof(word));
+}
+
+/* Device memory that the host reads directly: the stand-in lets it. */
+static inline uint32_t *rig_words(size_t count)
+{
+    CUdeviceptr address;
+
+    if (cuMemAlloc_v2(&address, count * sizeof(uint32_t)) != CUDA_SUCCESS)
+        return NULL;
+    memset((void *)(uintptr_t)address, 0, count * sizeof(uint32_t));
+    return (uint32_t *)(uintptr_t)address;
+}
+
+static inline int rig_run_case(const rig_case *c)
+{
+    child_result result = child_run(c->run, NULL, c->environment);
+
+    if (result.status != 0)
+        fprintf(stderr, "%s ended with %d\n%s", c->name, result.status, result.err);
+    return result.status;
+}
+
+#endif
