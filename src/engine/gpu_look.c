@@ -116,7 +116,7 @@ static void begin_wait(motet_gpu_engine *g, int peer, uint32_t position,
 
     g->waiting_peer = peer;
     g->waiting_position = position;
-    g->waiting_op = (motet_op){ .kind = MOTET_ALL_REDUCE, .root = -1 };
+    g->waiting_op = (motet_op){ .kind = MOTET_NUM_KINDS, .root = -1 };
     if (record != NULL)
         g->waiting_op = (motet_op){
             .kind = (motet_kind)record->kind,

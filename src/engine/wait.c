@@ -34,8 +34,15 @@ static inline void pause_cpu(void)
 
 void motet_op_describe(const motet_op *op, char *buf, size_t bytes)
 {
-    const motet_kind_info *kind = &motet_kind_table[op->kind];
-    int used = snprintf(buf, bytes, "%s(count %zu, %s", kind->name, op->count,
+    const motet_kind_info *kind;
+    int used;
+
+    if (op->kind >= MOTET_NUM_KINDS) {
+        snprintf(buf, bytes, "an operation of a graph");
+        return;
+    }
+    kind = &motet_kind_table[op->kind];
+    used = snprintf(buf, bytes, "%s(count %zu, %s", kind->name, op->count,
             motet_type_table[op->type].name);
 
     if (used > 0 && (size_t)used < bytes && kind->reduces)

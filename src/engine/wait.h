@@ -78,7 +78,8 @@ void motet_show_call(motet_engine *engine, const motet_op *op, uint32_t fingerpr
 bool motet_find_call(const motet_engine *engine, int rank, uint32_t fingerprint,
         motet_op *out);
 
-/** Describe @p op as in "all_reduce(count 4, float, sum)", into @p buf. */
+/** Describe @p op as in "all_reduce(count 4, float, sum)", into @p buf; MOTET_NUM_KINDS
+ *  stands for whatever a graph replays. */
 void motet_op_describe(const motet_op *op, char *buf, size_t bytes);
 
 /** Fail as a peer has failed, with its sentence, if one has. */

@@ -139,7 +139,7 @@ static void every_size(gpu_rank *g, sized_what what)
             if (c.count == 0 || c.count * factor > most)
                 continue;
             multi_doing(g->rank, "%s of %zu", names[what], c.count);
-            fine = gpu_fill(g, c.out, 0xa5, most * sizeof(float)) &&
+            fine = gpu_fill(g, c.out, 0xa5, (most + 64) * sizeof(float)) &&
                     multi_ok(g->rank, call(g, &c), names[what]) &&
                     gpu_sync(g, g->stream[0]) && gpu_well(g->rank, g->comm) &&
                     is_right(g, &c) &&
