@@ -18,9 +18,11 @@ except ImportError as error:
     skip(f"PyTorch: {error}")
 
 SIZES = (1, 17, 1023, 4099, 262147)
+# What PyTorch hands to the library. Of others it complains in the middle of a group of
+# calls, which it then leaves open: whatever follows on that thread never runs.
 NAMES = (
-    "int8 uint8 int16 int32 int64 uint32 uint64 bool float16 bfloat16 float32 float64 "
-    "float8_e4m3fn float8_e5m2 complex64"
+    "int8 uint8 int32 int64 bool float16 bfloat16 float32 float64 float8_e4m3fn "
+    "float8_e5m2 complex64"
 ).split()
 OPS = ("SUM", "PRODUCT", "MIN", "MAX", "AVG")
 
@@ -115,6 +117,8 @@ class Suite:
             same(tensor, want, f"all_reduce {size}", slack_of(name, op))
 
     def premul(self, name):
+        if name == "bfloat16":
+            raise Unsupported("PyTorch hands a float over as the factor")
         for size in SIZES:
             tensor = self.mine(name, size)
             # pylint: disable=protected-access

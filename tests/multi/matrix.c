@@ -240,6 +240,8 @@ int main(int argc, char **argv)
                 "I/N]\n");
         return 64;
     }
+    if (!o.list && matrix_there != NULL && (failed = matrix_there->look()) != 0)
+        return failed;
     if (!(o.only < 0 ? matrix_choose(o.thin, &set)
                      : matrix_choose_one((uint32_t)o.only, &set))) {
         fprintf(stderr, "matrix: no such case, or no memory\n");
@@ -248,10 +250,9 @@ int main(int argc, char **argv)
     narrow(&o, &set);
     if (o.list) {
         list_set(&set);
+        free(set.at);
         return 0;
     }
-    if (matrix_there != NULL && (failed = matrix_there->look()) != 0)
-        return failed;
     failed = run_set(&o, &set);
     if (o.only < 0 && narrowed(&o)) {
         printf("matrix: %zu cases, part %u of %u\n", set.count, o.part, o.parts);

@@ -434,22 +434,17 @@ DEVICE bits128 bits_of_pack(uint64_t data)
 DEVICE void combine(int type, uint32_t op, wide *a, const wide *b)
 {
     const bool extremes = op == MOTET_MAX || op == MOTET_MIN;
-    switch (class_of(type)) {
+    wide_class c = class_of(type);
+    if (!extremes && c == WIDE_S32)
+        c = WIDE_U32;
+    if (!extremes && c == WIDE_S64)
+        c = WIDE_U64;
+    switch (c) {
     case WIDE_FLOAT: combine_class(WIDE_FLOAT, op, a, b, 8); break;
     case WIDE_DOUBLE: combine_class(WIDE_DOUBLE, op, a, b, 2); break;
-    case WIDE_S32:
-        if (extremes) {
-            extreme(WIDE_S32, op == MOTET_MAX, a, b, 8);
-            break;
-        }
-        __attribute__((fallthrough));
+    case WIDE_S32: extreme(WIDE_S32, op == MOTET_MAX, a, b, 8); break;
     case WIDE_U32: combine_class(WIDE_U32, op, a, b, 8); break;
-    case WIDE_S64:
-        if (extremes) {
-            extreme(WIDE_S64, op == MOTET_MAX, a, b, 2);
-            break;
-        }
-        __attribute__((fallthrough));
+    case WIDE_S64: extreme(WIDE_S64, op == MOTET_MAX, a, b, 2); break;
     case WIDE_U64: combine_class(WIDE_U64, op, a, b, 2); break;
     }
 }
