@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 _Static_assert(sizeof(ncclUniqueId) == sizeof(motet_id),
         "an id is what NCCL's clients carry");
@@ -116,6 +117,7 @@ static motet_result init_rank(const init_call *c)
         .nranks = c->nranks,
         .rank = c->rank,
         .ordinal = c->has_ordinal ? c->ordinal : ordinal,
+        .thread = (int)gettid(),
         .choice = c->choice,
     };
     memcpy(&job->spec.id, c->id, sizeof(job->spec.id));

@@ -127,6 +127,7 @@ int motet_comm_count_live(void);
 typedef struct motet_comm_spec {
     motet_id id;
     int nranks, rank, ordinal;
+    int thread; /* that made the call: its kernel thread id, 0 unknown */
     motet_device_choice choice;
     motet_config config;
 } motet_comm_spec;

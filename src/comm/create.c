@@ -356,7 +356,7 @@ static motet_result make(motet_comm *comm, const motet_comm_spec *spec, making *
     if (result != MOTET_OK || comm->gpu_device == NULL)
         return result;
     return motet_comm_gpu_start(comm, m->params, &m->forced, m->intro.process,
-            m->deadline_ns);
+            spec->thread, m->deadline_ns);
 }
 
 static void close_fd(int fd)

@@ -28,6 +28,9 @@ typedef struct card {
     uint32_t resident; /* blocks that run at the same time */
     uint32_t max_blocks;
     uint32_t has_code;
+    int32_t thread; /* that asked for the communicator */
+    uint32_t launch_blocks;
+    uint64_t process;
     char reason[160]; /* why it has none */
 } card;
 
@@ -44,6 +47,7 @@ typedef struct setup {
     const motet_params *params;
     motet_gpu_constants forced;
     uint64_t process, deadline_ns;
+    int thread;
     void *module;
     uint32_t limit;
     bool shared_device; /* several ranks on one device: they may take turns on it */
@@ -135,6 +139,9 @@ static void fill_card(setup *s, card *c)
     memset(c, 0, sizeof(*c));
     snprintf(c->identity, sizeof(c->identity), "%s", facts->identity);
     snprintf(c->target, sizeof(c->target), "%s", facts->target);
+    c->thread = s->thread;
+    c->process = s->process;
+    c->launch_blocks = facts->launch_blocks;
     if (most < 0)
         most = s->comm->config.max_ctas;
     c->max_blocks = most < 2          ? 2
@@ -167,6 +174,22 @@ static void find_limit(setup *s, const card *all)
     s->limit = limit < 2 ? 2 : limit;
 }
 
+/* A launch that returns when its kernel has ended waits for kernels that the same thread
+ * has still to launch. */
+static motet_result check_blocking(const setup *s, const card *all)
+{
+    for (int r = 0; r < s->comm->nranks; r++)
+        for (int q = r + 1; q < s->comm->nranks; q++)
+            if (all[r].launch_blocks != 0 && all[r].thread != 0 &&
+                    all[r].process == all[q].process && all[r].thread == all[q].thread)
+                return motet_fail(MOTET_ERR_USAGE,
+                        "CUDA_LAUNCH_BLOCKING=1 makes each launch wait for its kernel, "
+                        "and one thread drives ranks %d and %d: unset it, or give each "
+                        "rank a thread or process",
+                        r, q);
+    return MOTET_OK;
+}
+
 /* Compare devices. @p code_out: every rank has kernels for its own. */
 static motet_result compare_cards(setup *s, bool *code_out)
 {
@@ -180,6 +203,8 @@ static motet_result compare_cards(setup *s, bool *code_out)
     result = motet_comm_say(s->comm, &mine, sizeof(mine), all, s->deadline_ns,
             &s->comm->cancel);
     *code_out = true;
+    if (result == MOTET_OK)
+        result = check_blocking(s, all);
     for (int r = 0; r < n && result == MOTET_OK; r++) {
         if (!all[r].has_code && *code_out)
             motet_warn("rank %d has no kernels for its device (%s): copies only, which "
@@ -363,7 +388,8 @@ static motet_result make_engine(setup *s)
 }
 
 motet_result motet_comm_gpu_start(motet_comm *comm, const motet_params *params,
-        const motet_gpu_constants *forced, uint64_t process, uint64_t deadline_ns)
+        const motet_gpu_constants *forced, uint64_t process, int thread,
+        uint64_t deadline_ns)
 {
     setup s = {
         .comm = comm,
@@ -371,6 +397,7 @@ motet_result motet_comm_gpu_start(motet_comm *comm, const motet_params *params,
         .params = params,
         .forced = *forced,
         .process = process,
+        .thread = thread,
         .deadline_ns = deadline_ns,
     };
     bool has_code = false, taken = false;

@@ -8,10 +8,12 @@
 /**
  * Once the ranks have met: agree on a path, map each other's arenas, prove it. Leaves
  * comm->gpu NULL where only copies are left.
+ * @param process alike in the ranks of one process, and only there
+ * @param thread that asked for the communicator, 0 unknown
  */
 MOTET_MUST_USE motet_result motet_comm_gpu_start(motet_comm *comm,
         const motet_params *params, const motet_gpu_constants *forced, uint64_t process,
-        uint64_t deadline_ns);
+        int thread, uint64_t deadline_ns);
 
 /** Run what the proofs of a path run: see prove.c. @p wrong_out: protocols that failed. */
 MOTET_MUST_USE motet_result motet_comm_gpu_prove(motet_comm *comm, uint64_t deadline_ns,

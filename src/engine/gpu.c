@@ -91,10 +91,11 @@ static motet_result order_before(motet_gpu_engine *g, void *stream,
                 "change streams in a capture");
         return ops->event_wait(gpu, g->join, stream, false);
     }
-    if (state->capturing || !g->used || (stream == g->stream && g->capture == 0))
-        return g->capture != 0 && g->events && !state->capturing
-                ? ops->event_wait(gpu, g->link->order, stream, false)
-                : MOTET_OK;
+    if (state->capturing)
+        return MOTET_OK;
+    /* Nothing eager runs elsewhere, and no graph that would have told the event. */
+    if ((!g->used || stream == g->stream) && (g->capture == 0 || !g->events))
+        return MOTET_OK;
     if (!g->events)
         MOTET_TRY(ops->event_record(gpu, g->link->order, (void *)(uintptr_t)g->stream,
                           false),

@@ -3,6 +3,7 @@
 #include "suite.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define COUNT 1021
 #define BYTES (COUNT * sizeof(float))
@@ -240,6 +241,41 @@ static void stream_of_another_device(gpu_rank *g)
 
 #define CHECKED .environment = { "NCCL_CHECK_POINTERS=1" }
 
+/** Launches that block, and one thread for two ranks: refused before anything hangs. */
+static void blocking_launches(gpu_rank *g)
+{
+    ncclComm_t comm[2] = { NULL, NULL };
+    ncclUniqueId id;
+    bool fine = multi_ok(g->rank, ncclGetUniqueId(&id), "ncclGetUniqueId") &&
+            multi_ok(g->rank, ncclGroupStart(), "ncclGroupStart");
+
+    for (int r = 0; fine && r < 2; r++)
+        fine = multi_ok(g->rank, ncclCommInitRank(&comm[r], 2, id, r),
+                "ncclCommInitRank");
+    (void)(fine &&
+            multi_expect(g->rank, ncclGroupEnd(), ncclInvalidUsage,
+                    "one thread for two ranks") &&
+            multi_check(g->rank,
+                    strstr(ncclGetLastError(NULL), "CUDA_LAUNCH_BLOCKING=1") != NULL,
+                    "the sentence is: %s", ncclGetLastError(NULL)));
+}
+
+/** Memory that ends before the count does. */
+static void short_buffers(gpu_rank *g)
+{
+    const size_t bytes = 2u << 20; /* what the driver gives at least */
+    void *memory = NULL;
+    struct two b;
+
+    if (!make(g, &b) ||
+            !multi_ok(g->rank, ncclMemAlloc(&memory, bytes), "ncclMemAlloc"))
+        return;
+    (void)(refused(g, gpu_at(b.from), (char *)memory + bytes - 8, g->stream[0],
+                   "an output of 8 bytes") &&
+            still_well(g, &b));
+    (void)multi_ok(g->rank, ncclMemFree(memory), "ncclMemFree");
+}
+
 const suite_test suite_refusals[] = {
     SUITE_ROW("host memory is refused in check mode", host_pointers, THREADS, 2,
             CHECKED),
@@ -247,6 +283,11 @@ const suite_test suite_refusals[] = {
             CHECKED),
     SUITE_ROW("memory of another device is refused in check mode",
             memory_of_another_device, PROCESSES, 2, CHECKED, .only = SUITE_DEVICES),
+    SUITE_ROW("blocking launches with two ranks of a thread are refused",
+            blocking_launches, PROCESSES, 1,
+            .environment = { "CUDA_LAUNCH_BLOCKING=1" }),
+    SUITE_ROW("buffers that are too short are refused in check mode", short_buffers,
+            THREADS, 2, CHECKED),
     SUITE_ROW("NULL is refused always", null_pointers, THREADS, 2),
     SUITE_ROW("pinned and managed memory work", other_memory, THREADS, 2),
     SUITE_ROW("a count of 0 touches nothing", nothing_to_do, THREADS, 3),
