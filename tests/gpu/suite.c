@@ -17,6 +17,7 @@ static const struct {
     { "streams", suite_streams },
     { "graphs", suite_graphs },
     { "members", suite_members },
+    { "paths", suite_paths },
     { "windows", suite_windows },
     { "failures", suite_failures },
     { "refusals", suite_refusals },

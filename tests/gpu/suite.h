@@ -42,6 +42,7 @@ typedef struct suite_test {
 extern const suite_test suite_streams[];
 extern const suite_test suite_graphs[];
 extern const suite_test suite_members[];
+extern const suite_test suite_paths[];
 extern const suite_test suite_windows[];
 extern const suite_test suite_failures[];
 extern const suite_test suite_refusals[];
