@@ -205,9 +205,6 @@ static motet_result reset_lines(motet_gpu_link *link, uint32_t start)
     for (size_t i = 0; i < lines; i++) {
         line[i].progress = start;
         line[i].published = start;
-        for (int k = 0; k < 2; k++)
-            line[i].scalar[k] = (uint64_t)(start ^ 0x80000000u) << 32;
-        line[i].offer[1] = line[i].offer[3] = start ^ 0x80000000u;
     }
     result = link->ops->copy(link->gpu, link->at[link->rank] + l->line,
             (uint64_t)(uintptr_t)line, bytes, link->stream);

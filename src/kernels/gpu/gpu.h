@@ -53,13 +53,12 @@ typedef struct motet_gpu_state {
     /* byte i: generation (position >> 29) in which LL slot i was cleared; upper half: how
      * often the position has wrapped */
     uint32_t cleared;
-    /* run by this block so far */
-    uint32_t
-            last; /* fingerprint of the operation before, 0 at first                  */
+    /* fingerprint of the operation before, 0 at first */
+    uint32_t last;
     /* not 0: the communicator is gone; touch nothing, leave */
     uint32_t closed;
-    uint64_t
-            mark; /* of the operation that runs: unlike any other's                    */
+    /* of the operation that runs: unlike any other's */
+    uint64_t mark;
     uint32_t reserved[26];
 } motet_gpu_state;
 
@@ -69,10 +68,7 @@ typedef struct motet_gpu_line {
     uint64_t progress;
     /* staging, flags: slots below this count were filled; position | wraps << 32 */
     uint64_t published;
-    /* free: factors of PREMUL_SUM travel in the slots, offers in LL lines */
-    uint64_t scalar[2];
-    uint64_t offer[4];
-    uint64_t reserved[8];
+    uint64_t reserved[14];
 } motet_gpu_line;
 
 /** Words of an ordered pair and block; like motet_gpu_line, but for send and receive. */
@@ -126,9 +122,6 @@ typedef struct motet_gpu_control {
     struct {
         uint32_t peer_plus_1, position;
     } waiting[MOTET_GPU_BLOCKS];
-    /* free */
-    uint32_t pair_error;
-    uint32_t reserved2[31];
     /* by each block when it leaves, in good order or not: the ticket of its arguments, if
      * that is not 0 */
     uint32_t done[MOTET_GPU_BLOCKS];
@@ -208,25 +201,28 @@ typedef struct motet_gpu_args {
  * Everything is worked out by the host that can be; what all threads need comes first.
  */
 typedef struct motet_gpu_small_args {
-    uint8_t *state; /* of block 0; the others' follow                            */
-    const uint8_t
-            *lines; /* own arena: the peers' words of block 0                     */
-    uint8_t *slots; /* own arena: LL slot 0 of block 0, source 0                  */
+    /* of block 0; the others' follow */
+    uint8_t *state;
+    /* own arena: the peers' words of block 0 */
+    const uint8_t *lines;
+    /* own arena: LL slot 0 of block 0, source 0 */
+    uint8_t *slots;
     const uint8_t *send;
     uint8_t *recv;
     motet_gpu_control *control;
     uint32_t rank, nranks;
-    uint32_t bytes,
-            each; /* of a piece, and of a block's part of it                    */
+    /* of a piece, and of a block's part of it */
+    uint32_t bytes, each;
     uint32_t send_mask, recv_mask;
     uint32_t send_stride, recv_stride;
-    uint32_t
-            own_offset; /* in send, of what this rank sends to all or keeps           */
+    /* in send, of what this rank sends to all or keeps */
+    uint32_t own_offset;
     uint32_t slot_stride, source_stride, line_stride;
     uint32_t fingerprint, redop, ticket, reserved;
-    uint8_t *to[MOTET_GPU_SMALL_RANKS]; /* LL slot 0 of block 0 for this rank, there  */
-    uint8_t *word
-            [MOTET_GPU_SMALL_RANKS]; /* this rank's word of block 0, there         */
+    /* LL slot 0 of block 0 for this rank, there */
+    uint8_t *to[MOTET_GPU_SMALL_RANKS];
+    /* this rank's word of block 0, there */
+    uint8_t *word[MOTET_GPU_SMALL_RANKS];
 } motet_gpu_small_args;
 
 /** One send or receive of a launch. */
