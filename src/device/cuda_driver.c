@@ -323,9 +323,9 @@ motet_cuda_standing motet_cuda_look(void)
     if (driver.standing == MOTET_CUDA_NO_DRIVER)
         look();
     standing = driver.standing;
-    pthread_mutex_unlock(&lock);
-    if (standing != MOTET_CUDA_USABLE)
+    if (standing != MOTET_CUDA_USABLE) /* with the lock: the next look writes `why` */
         (void)motet_fail(MOTET_ERR_DEVICE, "%s", driver.why);
+    pthread_mutex_unlock(&lock);
     return standing;
 }
 
