@@ -112,6 +112,21 @@ static void run_host(const fake_work *work)
     fake_self.callback = false;
 }
 
+/* A word arrives whole, also where a kernel polls it. */
+static void run_copy(const fake_work *work)
+{
+    void *to = (void *)(uintptr_t)work->copy.to;
+    const void *from = (const void *)(uintptr_t)work->copy.from;
+    uint32_t word;
+
+    if (work->copy.bytes != sizeof(word) || work->copy.to % sizeof(word) != 0) {
+        memmove(to, from, work->copy.bytes);
+        return;
+    }
+    memcpy(&word, from, sizeof(word));
+    __atomic_store_n((uint32_t *)to, word, __ATOMIC_RELEASE);
+}
+
 void fake_work_run(const fake_work *work)
 {
     CUresult sticky;
@@ -127,10 +142,7 @@ void fake_work_run(const fake_work *work)
         return;
     switch (work->kind) {
     case FAKE_KERNEL: fake_grid_run(work); break;
-    case FAKE_COPY:
-        memmove((void *)(uintptr_t)work->copy.to, (void *)(uintptr_t)work->copy.from,
-                work->copy.bytes);
-        break;
+    case FAKE_COPY: run_copy(work); break;
     case FAKE_FILL: run_fill(&work->fill); break;
     case FAKE_HOST: run_host(work); break;
     default: break;
