@@ -2,6 +2,7 @@
 /* Questions about communicators and devices. */
 #include "api/export.h"
 #include "api/internal.h"
+#include "comm/gpu.h"
 #include "motet.h"
 
 #include <stdio.h>
@@ -147,10 +148,7 @@ MOTET_API ncclResult_t motet_comm_query(ncclComm_t comm, motet_comm_info_t *info
     own.number = c->number;
     own.operations =
             c->recorder.file != NULL ? atomic_load(&c->recorder.file->begun) : 0;
-    snprintf(own.path, sizeof(own.path), "%s",
-            c->gpu != NULL                  ? motet_gpu_path_names[c->gpu->link->path]
-                    : c->gpu_device != NULL ? "copy"
-                                            : "shared");
+    snprintf(own.path, sizeof(own.path), "%s", motet_comm_path_name(c));
     snprintf(own.version, sizeof(own.version), "%s", MOTET_VERSION);
     snprintf(own.recorder, sizeof(own.recorder), "%s", c->recorder.path);
     answer(info, &own, sizeof(own));

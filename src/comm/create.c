@@ -23,9 +23,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The words of MOTET_PATH. */
-enum { PATH_AUTO, PATH_SHARED, PATH_DIRECT };
-
 /* What is made on the way, and given up if it fails. */
 typedef struct making {
     motet_params *params;
@@ -58,7 +55,8 @@ static motet_result read_settings(motet_comm *comm, const motet_comm_spec *spec,
     MOTET_TRY(motet_device_choose(m->params, spec->choice, &comm->device),
             "choose a device");
     path = motet_param(m->params, MOTET_P_PATH);
-    if (comm->device->gpu == NULL ? path >= PATH_DIRECT : path == PATH_SHARED)
+    if (comm->device->gpu == NULL ? path >= MOTET_PATH_WORD_DIRECT
+                                  : path == MOTET_PATH_WORD_SHARED)
         return motet_fail(MOTET_ERR_USAGE,
                 "MOTET_PATH names a path that %s ranks do not have, need %s",
                 comm->device->name,
@@ -391,9 +389,7 @@ motet_result motet_comm_start(motet_comm *comm, const motet_comm_spec *spec)
                 "Init COMPLETE",
                 (void *)comm, comm->rank, comm->nranks, comm->device->name,
                 comm->ordinal, (unsigned long long)comm->number,
-                comm->gpu != NULL          ? motet_gpu_path_names[comm->gpu->link->path]
-                        : comm->gpu_device ? "copy"
-                                           : "shared",
+                motet_comm_path_name(comm),
                 comm->engine.oversubscribed ? " oversubscribed" : "");
     return result;
 }

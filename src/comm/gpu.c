@@ -220,7 +220,8 @@ static motet_result compare_cards(setup *s, bool *code_out)
 
 /* ---- a path ---- */
 
-/* Did the step go well everywhere? If not, the first rank's reason is @p reason_out. */
+/* Did the step go well everywhere? If not, @p out has the first
+ * rank's reason. */
 static motet_result agree(setup *s, motet_result mine_result, uint8_t vetoed,
         verdict *out)
 {
@@ -342,17 +343,15 @@ static motet_result try_path(setup *s, motet_gpu_path path, bool *taken_out)
     return MOTET_OK;
 }
 
-/* The words of MOTET_PATH. */
-enum { WORD_AUTO, WORD_SHARED, WORD_DIRECT, WORD_STAGED, WORD_COPY };
-
 static bool allowed(const setup *s, motet_gpu_path path)
 {
     int64_t word = motet_param(s->params, MOTET_P_PATH);
 
     if (path == MOTET_GPU_PATH_DIRECT)
-        return word == WORD_DIRECT ||
-                (word == WORD_AUTO && !motet_param(s->params, MOTET_P_P2P_DISABLE));
-    return word == WORD_AUTO || word == WORD_STAGED;
+        return word == MOTET_PATH_WORD_DIRECT ||
+                (word == MOTET_PATH_WORD_AUTO &&
+                        !motet_param(s->params, MOTET_P_P2P_DISABLE));
+    return word == MOTET_PATH_WORD_AUTO || word == MOTET_PATH_WORD_STAGED;
 }
 
 static motet_result find_path(setup *s, bool *taken_out)
@@ -364,7 +363,7 @@ static motet_result find_path(setup *s, bool *taken_out)
         if (allowed(s, paths[i]))
             MOTET_TRY(try_path(s, paths[i], taken_out), "%s path",
                     motet_gpu_path_names[paths[i]]);
-    if (!*taken_out && motet_param(s->params, MOTET_P_PATH) != WORD_AUTO)
+    if (!*taken_out && motet_param(s->params, MOTET_P_PATH) != MOTET_PATH_WORD_AUTO)
         return motet_fail(MOTET_ERR_USAGE,
                 "MOTET_PATH forces a path that these devices do not have; "
                 "NCCL_DEBUG=INFO says why");
@@ -385,6 +384,14 @@ static motet_result make_engine(setup *s)
                       &comm->gpu->link),
             "memory of a GPU rank");
     return motet_gpu_engine_init(comm->gpu, s->module);
+}
+
+const char *motet_comm_path_name(const motet_comm *comm)
+{
+    if (comm->gpu != NULL)
+        return motet_gpu_path_names[comm->gpu->link->path];
+    return comm->gpu_device != NULL ? motet_gpu_path_names[MOTET_GPU_PATH_COPY]
+                                    : "shared";
 }
 
 motet_result motet_comm_gpu_start(motet_comm *comm, const motet_params *params,
@@ -410,7 +417,7 @@ motet_result motet_comm_gpu_start(motet_comm *comm, const motet_params *params,
                 "%d GPU ranks on one host, and %d are the most", comm->nranks,
                 MOTET_GPU_RANKS);
     MOTET_TRY(compare_cards(&s, &has_code), "compare devices");
-    if (!has_code || motet_param(params, MOTET_P_PATH) == WORD_COPY)
+    if (!has_code || motet_param(params, MOTET_P_PATH) == MOTET_PATH_WORD_COPY)
         return MOTET_OK;
     MOTET_TRY(make_engine(&s), "start");
     MOTET_TRY(find_path(&s, &taken), "find a path");
@@ -464,7 +471,7 @@ motet_result motet_comm_gpu_drain(motet_comm *comm)
     struct timespec nap = { .tv_nsec = 20000 };
 
     while (atomic_load(&comm->engine.stop) == 0 &&
-            (!motet_gpu_idle(g) ||
+            (!motet_gpu_link_idle(g->link) ||
                     (g->events &&
                             ops->event_query(g->link->gpu, g->link->order) ==
                                     MOTET_IN_PROGRESS)))

@@ -5,6 +5,18 @@
 
 #include "comm/comm.h"
 
+/** The words of MOTET_PATH, in the order of param.def. */
+enum {
+    MOTET_PATH_WORD_AUTO,
+    MOTET_PATH_WORD_SHARED,
+    MOTET_PATH_WORD_DIRECT,
+    MOTET_PATH_WORD_STAGED,
+    MOTET_PATH_WORD_COPY
+};
+
+/** Where this communicator's ranks meet: "shared", "direct", "staged" or "copy". */
+const char *motet_comm_path_name(const motet_comm *comm);
+
 /**
  * Once the ranks have met: agree on a path, map each other's arenas, prove it. Leaves
  * comm->gpu NULL where only copies are left.

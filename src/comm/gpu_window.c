@@ -80,15 +80,11 @@ static motet_result write_table(registering *g, void *base)
     for (int r = 0; r < comm->nranks; r++)
         at[r] = r == comm->rank ? (uint64_t)(uintptr_t)base
                                 : g->window->part[r].address;
-    MOTET_TRY(link->ops->copy(link->gpu,
-                      (uint64_t)(uintptr_t)
-                              motet_gpu_window_at((uint8_t *)(uintptr_t)
-                                                          link->own.address,
-                                      &link->layout, index + 1, 0),
-                      (uint64_t)(uintptr_t)at, (size_t)comm->nranks * sizeof(*at),
-                      link->stream),
-            "note a window");
-    return link->ops->stream_sync(link->gpu, link->stream);
+    return motet_gpu_link_copy(link,
+            (uint64_t)(uintptr_t)
+                    motet_gpu_window_at((uint8_t *)(uintptr_t)link->own.address,
+                            &link->layout, index + 1, 0),
+            (uint64_t)(uintptr_t)at, (size_t)comm->nranks * sizeof(*at));
 }
 
 static void drop_parts(motet_comm *comm, motet_gpu_window *window)

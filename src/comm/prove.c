@@ -46,14 +46,6 @@ static uint64_t recv_at(const proof *p)
     return p->memory.address + p->memory.bytes / 2;
 }
 
-static motet_result copy(const proof *p, uint64_t dst, uint64_t src, size_t bytes)
-{
-    const motet_gpu_link *link = p->comm->gpu->link;
-
-    MOTET_TRY(link->ops->copy(link->gpu, dst, src, bytes, link->stream), "proof");
-    return link->ops->stream_sync(link->gpu, link->stream);
-}
-
 /* Wait for the kernels; at the deadline they are told to leave. */
 static motet_result await(const proof *p)
 {
@@ -98,7 +90,7 @@ static motet_result run(proof *p, size_t bytes, uint32_t salt)
         for (size_t i = 0; i < words; i++)
             p->host[(size_t)to * words + i] =
                     value(p->comm->rank, reduces ? 0 : to, i, salt);
-    MOTET_TRY(copy(p, send_at(p), (uint64_t)(uintptr_t)p->host,
+    MOTET_TRY(motet_gpu_link_copy(g->link, send_at(p), (uint64_t)(uintptr_t)p->host,
                       bytes * (size_t)p->comm->nranks),
             "fill");
     MOTET_TRY(motet_gpu_collective(g, &op, g->link->stream), "launch");
@@ -139,7 +131,8 @@ static motet_result prove_protocol(proof *p, uint8_t protocol, bool *wrong_out)
             continue; /* never used for so much */
         MOTET_TRY(run(p, sizes[i], salt), "%zu bytes by %s", sizes[i],
                 motet_gpu_protocol_names[protocol]);
-        MOTET_TRY(copy(p, (uint64_t)(uintptr_t)p->host, recv_at(p), sizes[i] * n),
+        MOTET_TRY(motet_gpu_link_copy(p->comm->gpu->link, (uint64_t)(uintptr_t)p->host,
+                          recv_at(p), sizes[i] * n),
                 "look");
         *wrong_out = *wrong_out || !right(p, sizes[i], salt);
     }

@@ -183,19 +183,18 @@ motet_result motet_window_map(motet_comm *comm, void *base, size_t bytes,
 {
     registering g = {
         .comm = comm,
-        .part = calloc((size_t)comm->nranks, sizeof(*g.part)),
         .deadline_ns = motet_deadline_after_s(comm->init_timeout_s),
     };
     motet_window *entry;
     motet_result result;
 
     if (comm->gpu_device != NULL) {
-        free(g.part);
         *number_out = 0;
         return comm->gpu == NULL
                 ? MOTET_OK
                 : motet_comm_gpu_window_map(comm, base, bytes, number_out);
     }
+    g.part = calloc((size_t)comm->nranks, sizeof(*g.part));
     if (g.part == NULL)
         return motet_fail_errno(MOTET_ERR_SYSTEM, "window of %d ranks", comm->nranks);
     comm->windows_made++;

@@ -6,6 +6,19 @@
 
 #include <string.h>
 
+motet_trace_call motet_call_of(const motet_op *op)
+{
+    return (motet_trace_call){
+        .count = op->count,
+        .fingerprint = motet_fingerprint(op->kind, op->type, (int)op->redop, op->root,
+                op->count, op->timeout_ms ^ (op->bias != NULL ? 1u << 31 : 0)),
+        .peer = op->root,
+        .kind = (uint8_t)op->kind,
+        .type = (uint8_t)op->type,
+        .redop = (uint8_t)op->redop,
+    };
+}
+
 void motet_show_call(motet_engine *engine, const motet_op *op, uint32_t fingerprint)
 {
     motet_arena_head *head = engine->arena[engine->rank].head;
@@ -61,13 +74,7 @@ static void run_alone(motet_engine *engine, const motet_op *op, uint64_t scalar)
 motet_result motet_engine_collective(motet_engine *engine, const motet_op *op)
 {
     motet_running running = { .engine = engine, .op = op };
-    motet_trace_call call = {
-        .count = op->count,
-        .peer = op->root,
-        .kind = (uint8_t)op->kind,
-        .type = (uint8_t)op->type,
-        .redop = (uint8_t)op->redop,
-    };
+    motet_trace_call call = motet_call_of(op);
     uint64_t scalar = op->redop == MOTET_PREMUL_SUM ? scalar_of(op) : 0;
     motet_result result = motet_engine_failure(engine);
     motet_plan plan;
@@ -77,8 +84,6 @@ motet_result motet_engine_collective(motet_engine *engine, const motet_op *op)
     if (result != MOTET_OK)
         return result;
     running.seq = ++engine->seq;
-    call.fingerprint = motet_fingerprint(op->kind, op->type, (int)op->redop, op->root,
-            op->count, op->timeout_ms ^ (op->bias != NULL ? 1u << 31 : 0));
     running.fingerprint = engine->chain =
             motet_fingerprint_chain(engine->chain, call.fingerprint);
     call.algorithm = plan.algorithm;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gpu.h"
 
-#include "trace/fingerprint.h"
-
 #include <string.h>
 
 /* Names of the kernels, by protocol: for copies, for reductions. */
@@ -196,7 +194,6 @@ static void fill_common(const motet_gpu_engine *g, motet_gpu_args *args)
     args->layout = link->layout;
     args->rank = (uint32_t)link->rank;
     args->nranks = (uint32_t)link->nranks;
-    args->epoch_check = 1;
 }
 
 /* The window that holds @p bytes at @p ptr, 0 for none. */
@@ -237,7 +234,6 @@ static void fill_args(const motet_gpu_engine *g, const motet_op *op,
     args->send_mask = plan->send_mask;
     args->recv_mask = plan->recv_mask;
     args->fingerprint = fingerprint;
-    args->combine = plan->reduce ? MOTET_GPU_REDUCE : MOTET_GPU_COPY;
     args->type = (uint32_t)op->type;
     args->redop = (uint32_t)op->redop;
     args->send = op->send;
@@ -291,13 +287,7 @@ motet_result motet_gpu_collective(motet_gpu_engine *g, const motet_op *op,
 {
     motet_engine *engine = g->engine;
     void *stream = (void *)(uintptr_t)given;
-    motet_trace_call call = {
-        .count = op->count,
-        .peer = op->root,
-        .kind = (uint8_t)op->kind,
-        .type = (uint8_t)op->type,
-        .redop = (uint8_t)op->redop,
-    };
+    motet_trace_call call = motet_call_of(op);
     motet_stream_state state;
     motet_gpu_plan plan;
     motet_trace_op *record = NULL;
@@ -311,8 +301,6 @@ motet_result motet_gpu_collective(motet_gpu_engine *g, const motet_op *op,
             &plan);
     call.algorithm = plan.protocol;
     call.collective = (uint32_t)++engine->seq;
-    call.fingerprint = motet_fingerprint(op->kind, op->type, (int)op->redop, op->root,
-            op->count, op->timeout_ms ^ (op->bias != NULL ? 1u << 31 : 0));
     if (!g->unrecorded) {
         motet_show_call(engine, op, call.fingerprint);
         record = motet_recorder_begin(engine->recorder, &call);

@@ -109,9 +109,6 @@ MOTET_MUST_USE motet_result motet_gpu_small(motet_gpu_engine *g, const motet_op 
 void motet_gpu_note_pending(motet_gpu_engine *g, motet_trace_op *record, bool captured,
         uint32_t blocks);
 
-/** Have all eager operations ended? */
-bool motet_gpu_idle(motet_gpu_engine *g);
-
 /** motet_engine_failure(), with what a kernel has reported meanwhile. Any thread. */
 motet_result motet_gpu_failure(motet_gpu_engine *g);
 

@@ -11,11 +11,6 @@ static uint32_t word(const uint32_t *p)
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
-bool motet_gpu_idle(motet_gpu_engine *g)
-{
-    return motet_gpu_link_idle(g->link);
-}
-
 static void end_records(motet_gpu_engine *g)
 {
     uint32_t tail = atomic_load_explicit(&g->pending_tail, memory_order_relaxed);

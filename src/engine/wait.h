@@ -71,6 +71,9 @@ static inline motet_result motet_wait_word(const motet_running *running,
 MOTET_MUST_USE motet_result motet_wait_look(motet_wait *wait, int rank,
         uint64_t now_ns);
 
+/** @p op as the recorder takes it, with its fingerprint; plan and number are the caller's. */
+motet_trace_call motet_call_of(const motet_op *op);
+
 /** Show @p op as call number engine->seq, for a peer that finds another one. */
 void motet_show_call(motet_engine *engine, const motet_op *op, uint32_t fingerprint);
 

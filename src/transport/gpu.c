@@ -55,7 +55,6 @@ static void free_link(motet_gpu_link *link)
         link->ops->unregister_host(link->gpu, link->control);
         free(link->control);
     }
-    link->ops->free(link->gpu, &link->own);
     if (link->order != NULL)
         link->ops->event_destroy(link->gpu, link->order);
     if (link->stream != NULL)
@@ -87,6 +86,13 @@ motet_result motet_gpu_link_make(const motet_gpu_ops *ops, motet_gpu *gpu, int r
     }
     *out = link;
     return MOTET_OK;
+}
+
+motet_result motet_gpu_link_copy(motet_gpu_link *link, uint64_t dst, uint64_t src,
+        size_t bytes)
+{
+    MOTET_TRY(link->ops->copy(link->gpu, dst, src, bytes, link->stream), "copy");
+    return link->ops->stream_sync(link->gpu, link->stream);
 }
 
 static motet_result offer_device(motet_gpu_link *link, uint64_t process,
@@ -129,18 +135,14 @@ motet_result motet_gpu_link_offer(motet_gpu_link *link, motet_gpu_path path,
         .nonce = nonce };
     link->path = path;
     link->layout = *layout;
-    if (link->own.address == 0)
-        MOTET_TRY(link->ops->alloc(link->gpu, layout->own_bytes, &link->own),
-                "own words of rank %d", link->rank);
+    MOTET_TRY(link->ops->alloc(link->gpu, layout->own_bytes, &link->own),
+            "own words of rank %d", link->rank);
     if (path == MOTET_GPU_PATH_DIRECT)
         MOTET_TRY(offer_device(link, process, out, fd_out), "direct path");
     else
         MOTET_TRY(offer_segment(link, fd_out), "staged path");
-    MOTET_TRY(link->ops->copy(link->gpu, nonce_at(link, link->rank),
-                      (uint64_t)(uintptr_t)&out->nonce, sizeof(out->nonce),
-                      link->stream),
-            "write into the own arena");
-    return link->ops->stream_sync(link->gpu, link->stream);
+    return motet_gpu_link_copy(link, nonce_at(link, link->rank),
+            (uint64_t)(uintptr_t)&out->nonce, sizeof(out->nonce));
 }
 
 static motet_result map_segment(motet_gpu_link *link, int peer, int fd)
@@ -172,10 +174,8 @@ motet_result motet_gpu_link_map(motet_gpu_link *link, int peer,
     }
     if (result != MOTET_OK)
         return motet_error_wrap(result, "map the arena of rank %d", peer);
-    MOTET_TRY(link->ops->copy(link->gpu, (uint64_t)(uintptr_t)&seen,
-                      nonce_at(link, peer), sizeof(seen), link->stream),
-            "read the arena of rank %d", peer);
-    MOTET_TRY(link->ops->stream_sync(link->gpu, link->stream),
+    MOTET_TRY(motet_gpu_link_copy(link, (uint64_t)(uintptr_t)&seen,
+                      nonce_at(link, peer), sizeof(seen)),
             "read the arena of rank %d", peer);
     if (seen != offer->nonce)
         return motet_fail(MOTET_ERR_DEVICE,
@@ -206,10 +206,8 @@ static motet_result reset_lines(motet_gpu_link *link, uint32_t start)
         line[i].progress = start;
         line[i].published = start;
     }
-    result = link->ops->copy(link->gpu, link->at[link->rank] + l->line,
-            (uint64_t)(uintptr_t)line, bytes, link->stream);
-    if (result == MOTET_OK)
-        result = link->ops->stream_sync(link->gpu, link->stream);
+    result = motet_gpu_link_copy(link, link->at[link->rank] + l->line,
+            (uint64_t)(uintptr_t)line, bytes);
     free(line);
     return result;
 }
@@ -226,10 +224,8 @@ static motet_result reset_states(motet_gpu_link *link, uint32_t start)
         state[b].position = start;
         state[b].cleared = gen | gen << 8;
     }
-    result = link->ops->copy(link->gpu, link->own.address, (uint64_t)(uintptr_t)state,
-            (size_t)link->layout.blocks * sizeof(*state), link->stream);
-    if (result == MOTET_OK)
-        result = link->ops->stream_sync(link->gpu, link->stream);
+    result = motet_gpu_link_copy(link, link->own.address, (uint64_t)(uintptr_t)state,
+            (size_t)link->layout.blocks * sizeof(*state));
     free(state);
     return result;
 }
@@ -272,6 +268,7 @@ void motet_gpu_link_unmap(motet_gpu_link *link)
         link->segment = NULL;
     }
     link->ops->free(link->gpu, &link->arena);
+    link->ops->free(link->gpu, &link->own);
 }
 
 motet_result motet_gpu_link_close(motet_gpu_link *link)
@@ -308,14 +305,19 @@ void motet_gpu_link_hold(motet_gpu_link *link)
     atomic_fetch_add(&link->holds, 1);
 }
 
-void motet_gpu_link_release(motet_gpu_link *link)
+/* To be freed when its kernels have left. */
+static void put_aside(motet_gpu_link *link)
 {
-    if (link == NULL || atomic_fetch_sub(&link->holds, 1) != 1)
-        return;
     pthread_mutex_lock(&dead_lock);
     link->next = dead;
     dead = link;
     pthread_mutex_unlock(&dead_lock);
+}
+
+void motet_gpu_link_release(motet_gpu_link *link)
+{
+    if (link != NULL && atomic_fetch_sub(&link->holds, 1) == 1)
+        put_aside(link);
 }
 
 /* A device that has failed runs nothing any more. */
@@ -337,13 +339,9 @@ void motet_gpu_link_sweep(void)
     pthread_mutex_unlock(&dead_lock);
     for (motet_gpu_link *link = all; link != NULL; link = next) {
         next = link->next;
-        if (is_free(link)) {
+        if (is_free(link))
             free_link(link);
-            continue;
-        }
-        pthread_mutex_lock(&dead_lock);
-        link->next = dead;
-        dead = link;
-        pthread_mutex_unlock(&dead_lock);
+        else
+            put_aside(link);
     }
 }

@@ -51,12 +51,12 @@ typedef struct motet_gpu_link {
     _Atomic int holds;       /* the communicator and its graphs                    */
 } motet_gpu_link;
 
-/** Own words, control page and stream of @p rank; no arena yet. */
+/** Control page, stream and event of @p rank; no memory of the device yet. */
 MOTET_MUST_USE motet_result motet_gpu_link_make(const motet_gpu_ops *ops,
         motet_gpu *gpu, int rank, int nranks, motet_gpu_link **out);
 
 /**
- * Make the own arena for @p path, of @p layout.
+ * Make the own words and arena for @p path, of @p layout.
  * @param nonce goes into the arena, for the peers to see
  * @param fd_out a descriptor that goes along with the offer, the caller's; −1 if none
  */
@@ -72,7 +72,11 @@ MOTET_MUST_USE motet_result motet_gpu_link_map(motet_gpu_link *link, int peer,
  *  must not run anything meanwhile. Waits for the device. */
 MOTET_MUST_USE motet_result motet_gpu_link_reset(motet_gpu_link *link, uint32_t start);
 
-/** Give up arenas, own and mapped, but not the own words: another path may follow. */
+/** Copy @p bytes, host or device to either, and wait until they are there. */
+MOTET_MUST_USE motet_result motet_gpu_link_copy(motet_gpu_link *link, uint64_t dst,
+        uint64_t src, size_t bytes);
+
+/** Give up own words and arenas, own and mapped: another path may follow. */
 void motet_gpu_link_unmap(motet_gpu_link *link);
 
 /** Kernels of replays that come later leave at once. Waits for the device. */

@@ -113,20 +113,26 @@ static CUresult record(fake_stream *stream, fake_event *event, bool external)
     return code;
 }
 
-CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned flags)
+/* Record the event in the stream, or let the stream wait for it. */
+static CUresult in_stream(CUevent handle, CUstream stream_handle, unsigned flags,
+        unsigned external, CUresult (*act)(fake_stream *, fake_event *, bool))
 {
     fake_event *event;
     fake_stream *stream;
-    CUresult code = (flags & ~CU_EVENT_RECORD_EXTERNAL) == 0
-            ? enter_event(0, handle, &event)
-            : CUDA_ERROR_INVALID_VALUE;
+    CUresult code = (flags & ~external) == 0 ? enter_event(0, handle, &event)
+                                             : CUDA_ERROR_INVALID_VALUE;
 
     if (code != CUDA_SUCCESS)
         return code;
     code = fake_stream_of(stream_handle, &stream);
     if (code == CUDA_SUCCESS)
-        code = record(stream, event, (flags & CU_EVENT_RECORD_EXTERNAL) != 0);
+        code = act(stream, event, (flags & external) != 0);
     return fake_leave(code);
+}
+
+CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned flags)
+{
+    return in_stream(handle, stream_handle, flags, CU_EVENT_RECORD_EXTERNAL, record);
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
@@ -157,18 +163,7 @@ static CUresult wait(fake_stream *stream, fake_event *event, bool external)
 
 CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned flags)
 {
-    fake_event *event;
-    fake_stream *stream;
-    CUresult code = (flags & ~CU_EVENT_WAIT_EXTERNAL) == 0
-            ? enter_event(0, handle, &event)
-            : CUDA_ERROR_INVALID_VALUE;
-
-    if (code != CUDA_SUCCESS)
-        return code;
-    code = fake_stream_of(stream_handle, &stream);
-    if (code == CUDA_SUCCESS)
-        code = wait(stream, event, (flags & CU_EVENT_WAIT_EXTERNAL) != 0);
-    return fake_leave(code);
+    return in_stream(handle, stream_handle, flags, CU_EVENT_WAIT_EXTERNAL, wait);
 }
 
 /* Asking or waiting for an event: not if it belongs to a capture. */

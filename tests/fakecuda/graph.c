@@ -236,8 +236,9 @@ static bool edge_fits(const fake_graph *graph, CUgraphNode from, CUgraphNode to,
             depends((fake_node *)(void *)to, (fake_node *)(void *)from) == present;
 }
 
-CUresult cuGraphAddDependencies(CUgraph handle, const CUgraphNode *from,
-        const CUgraphNode *to, size_t count)
+/* All edges, or none. */
+static CUresult change_edges(CUgraph handle, const CUgraphNode *from,
+        const CUgraphNode *to, size_t count, bool add)
 {
     fake_graph *graph;
     CUresult code = enter_graph(handle, &graph);
@@ -245,29 +246,30 @@ CUresult cuGraphAddDependencies(CUgraph handle, const CUgraphNode *from,
     if (code != CUDA_SUCCESS)
         return code;
     for (size_t i = 0; i < count; i++)
-        if (!edge_fits(graph, from[i], to[i], false))
+        if (!edge_fits(graph, from[i], to[i], !add))
             return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    for (size_t i = 0; i < count; i++)
-        fake_nodes_add(&((fake_node *)(void *)to[i])->after,
-                (fake_node *)(void *)from[i]);
+    for (size_t i = 0; i < count; i++) {
+        fake_node *on = (fake_node *)(void *)from[i];
+        fake_node *node = (fake_node *)(void *)to[i];
+
+        if (add)
+            fake_nodes_add(&node->after, on);
+        else
+            fake_nodes_remove(&node->after, on);
+    }
     return fake_leave(CUDA_SUCCESS);
 }
 
-CUresult cuGraphRemoveDependencies(CUgraph handle, const CUgraphNode *from,
+CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from,
         const CUgraphNode *to, size_t count)
 {
-    fake_graph *graph;
-    CUresult code = enter_graph(handle, &graph);
+    return change_edges(graph, from, to, count, true);
+}
 
-    if (code != CUDA_SUCCESS)
-        return code;
-    for (size_t i = 0; i < count; i++)
-        if (!edge_fits(graph, from[i], to[i], true))
-            return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    for (size_t i = 0; i < count; i++)
-        fake_nodes_remove(&((fake_node *)(void *)to[i])->after,
-                (fake_node *)(void *)from[i]);
-    return fake_leave(CUDA_SUCCESS);
+CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from,
+        const CUgraphNode *to, size_t count)
+{
+    return change_edges(graph, from, to, count, false);
 }
 
 CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph handle,

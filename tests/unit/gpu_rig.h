@@ -117,7 +117,6 @@ static motet_gpu_args rig_args(const rig *g, int rank)
         .nranks = (uint32_t)g->nranks,
         .blocks = g->blocks,
         .fingerprint = 0x1000u + g->operations,
-        .epoch_check = 1,
         .ticket = g->operations + 1,
     };
 

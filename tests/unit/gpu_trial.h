@@ -126,7 +126,6 @@ static motet_gpu_args trial_args(const rig *g, const trial *t, int rank, side *s
 
     a.send_mask = mask_of(k->sends_to[other], rank, t->root, g->nranks);
     a.recv_mask = mask_of(k->takes_from[other], rank, t->root, g->nranks);
-    a.combine = k->reduces ? MOTET_GPU_REDUCE : MOTET_GPU_COPY;
     a.type = (uint32_t)t->type;
     a.redop = (uint32_t)t->redop;
     a.send = s->from;

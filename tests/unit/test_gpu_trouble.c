@@ -158,7 +158,6 @@ static void two_sides_make(two_sides *t, uint32_t start)
         t->args[r].send_mask = 1u << (1 - r);
         t->args[r].recv_mask = 3;
         t->args[r].type = 3 /* uint32 */;
-        t->args[r].combine = MOTET_GPU_REDUCE;
         t->args[r].send = t->args[r].recv = (uint8_t *)t->data[r];
         t->args[r].bytes = sizeof(t->data[r]);
     }

@@ -14,7 +14,7 @@
 static int count_round(const struct bench_options *o, enum bench_timing timing,
         struct bench_side *side, int round, int64_t *out)
 {
-    uint64_t mine[RANKS_MAX] = { 0 }, all[RANKS_MAX], digests[RANKS_MAX];
+    uint64_t wrong = 0;
     struct work *w = &side->work;
     bool once = w->in_place && w->collective->reduces;
     int code;
@@ -24,20 +24,9 @@ static int count_round(const struct bench_options *o, enum bench_timing timing,
     if (code == EXIT_FINE)
         code = bench_run_calls(o, timing, side, once);
     if (code == EXIT_FINE)
-        code = work_wrong(w, &mine[0], digests);
-    if (code != EXIT_FINE)
-        return code;
-    if (!ranks_gather_words(w->ranks, mine, all))
-        return EXIT_PROBLEM;
-    for (int r = 0; r < w->ranks->nranks; r++)
-        *out += (int64_t)all[r];
-    if (!w->collective->same_everywhere)
-        return EXIT_FINE;
-    if (!ranks_gather_words(w->ranks, digests, all))
-        return EXIT_PROBLEM;
-    for (int r = 1; r < w->ranks->nranks; r++)
-        *out += all[r] != all[0];
-    return EXIT_FINE;
+        code = work_wrong_of_all(w, &wrong);
+    *out += (int64_t)wrong;
+    return code;
 }
 
 int bench_count_wrong(const struct bench_options *o, enum bench_timing timing,

@@ -218,28 +218,6 @@ static void print_json(const struct report *r, const struct library *lib)
 
 /* ------------------------------------------------------------------ running */
 
-/* Sum over the ranks, and one more if ranks that must agree do not. */
-static int collect_wrong(struct work *w, uint64_t *out)
-{
-    uint64_t mine[RANKS_MAX] = { 0 }, all[RANKS_MAX], digests[RANKS_MAX];
-    int code = work_wrong(w, &mine[0], digests);
-
-    if (code != EXIT_FINE)
-        return code;
-    if (!ranks_gather_words(w->ranks, mine, all))
-        return EXIT_PROBLEM;
-    *out = 0;
-    for (int r = 0; r < w->ranks->nranks; r++)
-        *out += all[r];
-    if (!w->collective->same_everywhere)
-        return EXIT_FINE;
-    if (!ranks_gather_words(w->ranks, digests, all))
-        return EXIT_PROBLEM;
-    for (int r = 1; r < w->ranks->nranks; r++)
-        *out += all[r] != all[0];
-    return EXIT_FINE;
-}
-
 static int time_calls(struct work *w, double *us)
 {
     for (int i = -WARM_UPS; i < ITERATIONS; i++) {
@@ -284,7 +262,7 @@ static int time_size(struct work *w, size_t bytes, struct timing *t)
     t->median_us = stats_percentile(us, ITERATIONS, 50);
     t->p10_us = stats_percentile(us, ITERATIONS, 10);
     t->p90_us = stats_percentile(us, ITERATIONS, 90);
-    return collect_wrong(w, &t->wrong);
+    return work_wrong_of_all(w, &t->wrong);
 }
 
 /* One collective, type, operator, count and placement. */
@@ -306,7 +284,7 @@ static int check_case(struct work *w, size_t count, bool in_place, uint64_t *wro
     if (code == EXIT_FINE)
         code = work_wait(w);
     if (code == EXIT_FINE)
-        code = collect_wrong(w, &found);
+        code = work_wrong_of_all(w, &found);
     *wrong += found;
     return code;
 }

@@ -433,3 +433,24 @@ int work_wrong(const struct work *w, uint64_t *wrong_out, uint64_t *digests)
     }
     return EXIT_FINE;
 }
+
+int work_wrong_of_all(const struct work *w, uint64_t *out)
+{
+    uint64_t mine[RANKS_MAX] = { 0 }, all[RANKS_MAX], digests[RANKS_MAX];
+    int code = work_wrong(w, &mine[0], digests);
+
+    if (code != EXIT_FINE)
+        return code;
+    if (!ranks_gather_words(w->ranks, mine, all))
+        return EXIT_PROBLEM;
+    *out = 0;
+    for (int r = 0; r < w->ranks->nranks; r++)
+        *out += all[r];
+    if (!w->collective->same_everywhere)
+        return EXIT_FINE;
+    if (!ranks_gather_words(w->ranks, digests, all))
+        return EXIT_PROBLEM;
+    for (int r = 1; r < w->ranks->nranks; r++)
+        *out += all[r] != all[0];
+    return EXIT_FINE;
+}

@@ -92,4 +92,10 @@ int work_wait(struct work *w);
  */
 int work_wrong(const struct work *w, uint64_t *wrong_out, uint64_t *digests);
 
+/**
+ * work_wrong() summed over all ranks, and one more for each whose output should be alike
+ * and is not. Collective. 0, or an exit code.
+ */
+int work_wrong_of_all(const struct work *w, uint64_t *out);
+
 #endif

@@ -139,12 +139,6 @@ enum motet_gpu_error {
     MOTET_GPU_ERROR_SIZE
 };
 
-/** How sources combine into a destination. */
-enum motet_gpu_combine {
-    MOTET_GPU_COPY,  /* each source has its own place in the destination */
-    MOTET_GPU_REDUCE /* all sources become one, in rank order            */
-};
-
 /**
  * A collective as an exchange of pieces. Peer p in send_mask gets the piece at
  * send + p·send_stride; from source r in recv_mask (which may hold this rank) a piece
@@ -161,12 +155,8 @@ typedef struct motet_gpu_args {
     uint32_t send_mask, recv_mask;
     /* of the operation; 0: not compared */
     uint32_t fingerprint;
-    /* enum motet_gpu_combine: says which kernel it is for */
-    uint32_t combine;
     /* of a reduction: enum motet_type, enum motet_redop */
     uint32_t type, redop;
-    /* not 0: look for an overlapping operation at exit */
-    uint32_t epoch_check;
     const uint8_t *send;
     uint8_t *recv;
     /* all_reduce: added before the rounding, or NULL */

@@ -138,15 +138,8 @@ DEVICE bool run_transfer(watch *w, const motet_gpu_pairs_args *a,
 DEVICE void run_transfers(const motet_gpu_pairs_args *a, uint32_t block, bool unused)
 {
     (void)unused;
-    watch w = {
-        .control = a->control,
-        .state = motet_gpu_state_at(a->own, block),
-        .lines = motet_gpu_line_at(a->arena[a->rank], &a->layout, block, 0),
-        .block = block,
-        .thread = thread_index(),
-        .threads = thread_count(),
-        .round = 1,
-    };
+    watch w = watch_of(a->control, motet_gpu_state_at(a->own, block),
+            motet_gpu_line_at(a->arena[a->rank], &a->layout, block, 0), block);
     begin_rounds(&w);
     if (w.thread == 0 &&
             load32_shared(w.state + offsetof(motet_gpu_state, closed)) != 0)

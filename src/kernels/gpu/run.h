@@ -130,18 +130,8 @@ DEVICE pair64 ask_state(const motet_gpu_args *a, uint32_t block)
 DEVICE run enter(const motet_gpu_args *a, uint32_t block, uint32_t steps, pair64 state)
 {
     run r = {
-        .w = {
-            .control = a->control,
-            .state = motet_gpu_state_at(a->own, block),
-            .lines = motet_gpu_line_at(a->arena[a->rank], &a->layout, block, 0),
-            .block = block,
-            .thread = thread_index(),
-            .threads = thread_count(),
-            .first = (uint32_t)state.a,
-            .steps = steps,
-            .fingerprint = a->fingerprint,
-            .round = 1,
-        },
+        .w = watch_of(a->control, motet_gpu_state_at(a->own, block),
+                motet_gpu_line_at(a->arena[a->rank], &a->layout, block, 0), block),
         .args = a,
         .arena = a->arena[a->rank],
         .cleared = (uint32_t)(state.a >> 32),
@@ -152,6 +142,9 @@ DEVICE run enter(const motet_gpu_args *a, uint32_t block, uint32_t steps, pair64
         store64_shared(motet_gpu_state_at(a->own, block) +
                         offsetof(motet_gpu_state, mark),
                 r.mark);
+    r.w.first = (uint32_t)state.a;
+    r.w.steps = steps;
+    r.w.fingerprint = a->fingerprint;
     begin_rounds(&r.w);
     if (unlikely((uint32_t)(state.b >> 32) != 0)) {
         r.failed = true;
@@ -267,7 +260,7 @@ DEVICE void leave(run *r)
     uint8_t *state = motet_gpu_state_at(a->own, r->w.block);
     bool alone = true;
     uint64_t word = 0;
-    if (a->epoch_check != 0 && r->w.thread == 0)
+    if (r->w.thread == 0)
         alone = is_alone(state, r->w.first, r->mark);
     if (r->w.thread < a->nranks)
         word = load64_shared(line_of(r, r->w.thread));

@@ -213,14 +213,10 @@ DEVICE void exchange(const motet_gpu_small_args *a, uint32_t block, int type)
     uint8_t *state = a->state + (uint64_t)block * sizeof(motet_gpu_state);
     small_run r = { .a = a, .at = block * a->each };
     const pair64 was = load_pair_shared(state);
-    r.w = (watch){ .control = a->control,
-        .state = state,
-        .block = block,
-        .lines = a->lines + (uint64_t)block * a->line_stride,
-        .thread = thread_index(),
-        .threads = thread_count(),
-        .steps = 1,
-        .fingerprint = a->fingerprint };
+    r.w = watch_of(a->control, state, a->lines + (uint64_t)block * a->line_stride,
+            block);
+    r.w.steps = 1;
+    r.w.fingerprint = a->fingerprint;
     UNROLL
     for (uint32_t i = 0; i < PEERS; i++)
         if (i + 1 < a->nranks)

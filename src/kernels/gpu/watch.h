@@ -32,6 +32,21 @@ typedef struct watch {
     uint32_t round; /* from 1 */
 } watch;
 
+/* Of a block that has not looked at its state yet. */
+DEVICE watch watch_of(motet_gpu_control *control, const uint8_t *state,
+        const uint8_t *lines, uint32_t block)
+{
+    return (watch){
+        .control = control,
+        .state = state,
+        .lines = lines,
+        .block = block,
+        .thread = thread_index(),
+        .threads = thread_count(),
+        .round = 1,
+    };
+}
+
 /* The round in which the block leaves; 0: it stays. */
 BLOCK_SHARED uint32_t leaving;
 
