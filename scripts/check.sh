@@ -59,8 +59,7 @@ stage_asan() {
 
 stage_tsan() {
     build_preset tsan
-    # These three take minutes here; the address sanitizer's and the plain run have them.
-    run_tests build/tsan -LE 'long|lint' -E '^fakecuda[.](matrix|sizes|wraps)$'
+    run_tests build/tsan -LE 'long|lint'
     count_cases tsan
 }
 
