@@ -1,12 +1,15 @@
-# cmake -DVENDOR=amd -DTABLE=images_amd.c -DPACK=ON "-DIMAGES=a/gfx906.co;…" -P embed.cmake
+# cmake -DVENDOR=amd -DTABLE=images_amd.c -DPACK=ON "-DIMAGES=a/motet-gfx906.co;…" -P embed.cmake
 # Packs each image and writes the C file that holds them: motet_images_VENDOR of
 # src/kernels/images.h. CMake packs by itself (libarchive), so the build needs no zstd
 # program; an image that packing makes no smaller is stored as it is.
 get_filename_component(folder "${TABLE}" DIRECTORY)
 set(bytes "")
 set(rows "")
+set(index "")
 foreach(image IN LISTS IMAGES)
   get_filename_component(target "${image}" NAME_WE)
+  get_filename_component(file "${image}" NAME)
+  string(REGEX REPLACE "^motet-" "" target "${target}")
   file(SIZE "${image}" raw_size)
   set(data "${image}")
   set(size ${raw_size})
@@ -27,6 +30,8 @@ foreach(image IN LISTS IMAGES)
   string(APPEND bytes "HOLD(${name}, \"${data}\")\n")
   string(APPEND rows
     "    { \"${VENDOR}\", \"${target}\", ${name}, ${size}, ${raw_size} },\n")
+  string(APPEND index
+    "        \"motet image ${file} ${VENDOR} ${target} ${size} ${raw_size}\\n\"\n")
 endforeach()
 
 file(WRITE "${TABLE}" "/* Made by cmake/embed.cmake. */
@@ -39,6 +44,11 @@ file(WRITE "${TABLE}" "/* Made by cmake/embed.cmake. */
             \":\\n.incbin \\\"\" file \"\\\"\\n.popsection\\n\");
 
 ${bytes}
+/* The same for whoever looks into the library without loading it: motet version -v. */
+__attribute__((used)) static const char motet_images_${VENDOR}_index[] =
+        \"\\n\"
+${index}        \"\";
+
 const motet_image motet_images_${VENDOR}[] = {
 ${rows}    { NULL, NULL, NULL, 0, 0 },
 };

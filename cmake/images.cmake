@@ -1,5 +1,6 @@
 # Device code: which compilers are there, and the rules that turn sources into images
-# (PTX, cubins, AMD code objects) and images into a table that a library carries.
+# (PTX, cubins, AMD code objects) and images into a table that a library carries. How a
+# compiler is called is written in src/kernels/gpu/build.sh alone.
 # docs/kernels.md is the user's side of this.
 set(MOTET_KERNELS AUTO CACHE STRING "Code for GPUs: AUTO (what can be built) | ON (fail if none can) | OFF")
 set(MOTET_NVIDIA_TARGETS ptx sm_75 sm_80 sm_90 sm_100 sm_120 CACHE STRING
@@ -9,11 +10,8 @@ set(MOTET_AMDGPU_TARGETS gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1031 gfx1032 gfx
 set(MOTET_AMDGPU_CC "" CACHE FILEPATH "A clang for AMD GPUs, such as a vendor's; empty: clang 19")
 
 set(MOTET_IMAGE_DIR ${PROJECT_BINARY_DIR}/images)
-set(device_flags -x c -std=c17 -O3 -ffreestanding -nostdlibinc -nogpulib -ffp-contract=off)
 set(device_warnings -Wall -Wextra -Wshadow $<$<BOOL:${MOTET_WERROR}>:-Werror>)
-# PTX 7.0: what a driver of CUDA 11 reads.
-set(nvptx_flags --target=nvptx64-nvidia-cuda -march=sm_70 --cuda-feature=+ptx70)
-set(amdgpu_flags --target=amdgcn-amd-amdhsa -mcode-object-version=5)
+set(device_build ${PROJECT_SOURCE_DIR}/src/kernels/gpu/build.sh)
 # Generic targets of LLVM 19, and who runs their instructions. Code is generated once for
 # each and assembled for each member: the same instructions under the member's own name,
 # in the format that runtimes older than the generic targets load.
@@ -58,7 +56,8 @@ macro(motet_find_device_compilers)
 
   set(nvptx FALSE)
   if(MOTET_NVIDIA_TARGETS)
-    motet_try(nvptx ${device_cc} ${device_flags} ${nvptx_flags} -S ${probe}_nvptx.c -o ${probe}.ptx)
+    motet_try(nvptx ${CMAKE_COMMAND} -E env CC=${device_cc}
+      sh ${device_build} probe ptx ${probe}_nvptx.c ${probe}.ptx)
   endif()
   set(unknown)
   foreach(target IN LISTS MOTET_NVIDIA_TARGETS)
@@ -77,21 +76,35 @@ macro(motet_find_device_compilers)
     motet_left_out("no clang that compiles for nvptx64 (package clang-19)")
   endif()
 
-  execute_process(COMMAND ${amdgpu_cc} ${amdgpu_flags} -nogpulib --print-supported-cpus
+  execute_process(COMMAND ${amdgpu_cc} --target=amdgcn-amd-amdhsa -nogpulib --print-supported-cpus
     OUTPUT_VARIABLE known ERROR_VARIABLE known_too)
+  set(unknown ${MOTET_AMDGPU_TARGETS})
+  list(FILTER unknown EXCLUDE REGEX "^gfx[0-9a-f]+$")
+  motet_left_out("not a plain target, such as gfx1100")
+  set(plain ${MOTET_AMDGPU_TARGETS})
+  list(FILTER plain INCLUDE REGEX "^gfx[0-9a-f]+$")
   set(unknown)
-  foreach(target IN LISTS MOTET_AMDGPU_TARGETS)
-    if("${known}${known_too}" MATCHES "[ \t]${target}[ \r\n]")
+  foreach(target IN LISTS plain)
+    set(fits TRUE)
+    if(NOT "${known}${known_too}" MATCHES "[ \t]${target}[ \r\n]")
+      motet_try(fits ${CMAKE_COMMAND} -E env CC=${amdgpu_cc}
+        sh ${device_build} probe ${target} ${probe}_amdgpu.c ${probe}.co)
+    endif()
+    if(fits)
       list(APPEND amdgpu_targets ${target})
     else()
       list(APPEND unknown ${target})
     endif()
   endforeach()
-  motet_left_out("no clang that compiles for it (package clang-19)")
+  if(MOTET_AMDGPU_CC)
+    motet_left_out("${MOTET_AMDGPU_CC} does not compile for it")
+  else()
+    motet_left_out("no clang that compiles for it (package clang-19, or MOTET_AMDGPU_CC)")
+  endif()
   if(amdgpu_targets)
     list(GET amdgpu_targets 0 target)
-    motet_try(fits ${amdgpu_cc} ${device_flags} ${amdgpu_flags} -mcpu=${target}
-      ${probe}_amdgpu.c -o ${probe}.co)
+    motet_try(fits ${CMAKE_COMMAND} -E env CC=${amdgpu_cc}
+      sh ${device_build} probe ${target} ${probe}_amdgpu.c ${probe}.co)
     if(NOT fits)
       set(unknown ${amdgpu_targets})
       set(amdgpu_targets)
@@ -100,33 +113,27 @@ macro(motet_find_device_compilers)
   endif()
 endmacro()
 
-# motet_device_module(OUTPUT COMPILER FLAGS SOURCES...): assembly of all sources for one
-# target. They are compiled one by one and meet as bitcode, before code is generated: PTX
-# cannot be linked without NVIDIA's tools, and of linked AMD objects a runtime sees the
-# first one's kernels only.
-function(motet_device_module output compiler flags)
-  set(nothing ${MOTET_IMAGE_DIR}/nothing.c)
-  file(TOUCH ${nothing})
-  get_filename_component(target ${output} NAME_WLE)
+# motet_device_module(OUTPUT COMPILER TARGET SOURCES...): assembly of all sources for one
+# target, which are compiled one by one.
+function(motet_device_module output compiler target)
   set(folder ${MOTET_IMAGE_DIR}/parts/${target})
+  set(build ${CMAKE_COMMAND} -E env CC=${compiler} sh ${device_build})
   file(MAKE_DIRECTORY ${folder})
   set(parts)
-  set(links)
   foreach(source IN LISTS ARGN)
     get_filename_component(stem ${source} NAME_WE)
     set(part ${folder}/${stem}.bc)
     add_custom_command(OUTPUT ${part}
-      COMMAND ${compiler} ${device_flags} ${device_warnings} ${flags} -I${PROJECT_SOURCE_DIR}/src
-        -MD -MT ${part} -MF ${part}.d -emit-llvm -c ${source} -o ${part}
-      DEPENDS ${source} DEPFILE ${part}.d
+      COMMAND ${build} compile ${target} ${source} ${part} ${device_warnings}
+        -MD -MT ${part} -MF ${part}.d
+      DEPENDS ${source} ${device_build} DEPFILE ${part}.d
       COMMENT "Device code ${target}/${stem}" COMMAND_EXPAND_LISTS VERBATIM)
     list(APPEND parts ${part})
-    list(APPEND links -Xclang -mlink-bitcode-file -Xclang ${part})
   endforeach()
   add_custom_command(OUTPUT ${output}
-    COMMAND ${compiler} ${device_flags} ${flags} -Xclang -disable-llvm-passes ${links}
-      -S ${nothing} -o ${output}
-    DEPENDS ${parts} COMMENT "Device code ${target}" VERBATIM)
+    COMMAND ${build} generate ${target} ${output} ${parts}
+    DEPENDS ${parts} ${device_build} ${device_stamp}
+    COMMENT "Device code ${target}" VERBATIM)
 endfunction()
 
 # motet_nvidia_images(VARIABLE SOURCES...): images of all sources for nvidia_targets; the
@@ -137,7 +144,7 @@ function(motet_nvidia_images result)
   set(bound ${PROJECT_SOURCE_DIR}/cmake/bound.cmake)
   set(header ${PROJECT_SOURCE_DIR}/src/kernels/gpu/gpu.h)
   file(MAKE_DIRECTORY ${folder})
-  motet_device_module(${module} ${device_cc} "${nvptx_flags}" ${ARGN})
+  motet_device_module(${module} ${device_cc} ptx ${ARGN})
   add_custom_command(OUTPUT ${folder}/ptx.ptx
     COMMAND ${CMAKE_COMMAND} -DHEADER=${header} -DIN=${module} -DOUT=${folder}/ptx.ptx -P ${bound}
     DEPENDS ${module} ${bound} ${header} COMMENT "Bounding ptx" VERBATIM)
@@ -178,23 +185,19 @@ function(motet_amdgpu_images result)
   set(modules)
   foreach(target IN LISTS amdgpu_targets)
     motet_amdgpu_family(family ${target})
-    set(flags ${amdgpu_flags} -mcpu=${family} -fvisibility=protected)
-    if(family MATCHES generic)
-      # Version 6 is what a generic target needs; -w, since clang 19 warns that it is new.
-      list(APPEND flags -mcode-object-version=6 -w)
-    endif()
-    set(module ${folder}/${family}.s)
+    set(module ${MOTET_IMAGE_DIR}/parts/${family}.s)
     if(NOT module IN_LIST modules)
-      motet_device_module(${module} ${amdgpu_cc} "${flags}" ${ARGN})
+      motet_device_module(${module} ${amdgpu_cc} ${family} ${ARGN})
       list(APPEND modules ${module})
     endif()
-    set(image ${folder}/${target}.co)
-    set(labelled ${MOTET_IMAGE_DIR}/parts/${target}.s)
+    set(image ${folder}/motet-${target}.co)
+    set(labelled ${MOTET_IMAGE_DIR}/parts/motet-${target}.s)
     add_custom_command(OUTPUT ${image} BYPRODUCTS ${labelled}
       COMMAND ${CMAKE_COMMAND} -DFROM=${family} -DTO=${target} -DIN=${module} -DOUT=${labelled}
         -P ${relabel}
-      COMMAND ${amdgpu_cc} ${amdgpu_flags} -mcpu=${target} ${labelled} -o ${image}
-      DEPENDS ${module} ${relabel} COMMENT "Assembling ${target}" VERBATIM)
+      COMMAND ${CMAKE_COMMAND} -E env CC=${amdgpu_cc}
+        sh ${device_build} assemble ${target} ${labelled} ${image}
+      DEPENDS ${module} ${relabel} ${device_build} COMMENT "Assembling ${target}" VERBATIM)
     list(APPEND images ${image})
   endforeach()
   set(${result} ${images} PARENT_SCOPE)

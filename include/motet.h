@@ -94,6 +94,20 @@ typedef struct motet_comm_info_t {
  */
 ncclResult_t motet_comm_query(ncclComm_t comm, motet_comm_info_t *info);
 
+/**
+ * What a call on this communicator would run as, and why, in lines "name: value": the
+ * path, the algorithm or protocol, into what it is cut, and which figure or setting
+ * decided. Nothing runs. For people: lines may change from version to version.
+ * @param operation "all_reduce", "all_gather", "send" … or as motet bench spells it
+ * @param count     as the call gets it, of one rank's smaller buffer
+ * @param op        of what reduces; others ignore it
+ * @param text      gets as much as there is room for, always terminated
+ * @param bytes     of @p text, 1 at least
+ * @retval ncclInvalidArgument no such operation or type, or no room
+ */
+ncclResult_t motet_explain(ncclComm_t comm, const char *operation, size_t count,
+        ncclDataType_t datatype, ncclRedOp_t op, char *text, size_t bytes);
+
 /** Vendor id of motet's options in the list `ext` of an ncclCollConfig_t. */
 #define MOTET_EXT_VENDOR 0x6d6f74
 /** Option: val.i is the time limit of this call, ms; 0 for none. */

@@ -26,6 +26,7 @@ act_program     | a program written for NCCL, started by motet run
 act_killed      | one rank is killed with -9, the others name it
 act_status      | motet status tells afterwards who was where
 act_gpu         | 2 ranks on NVIDIA GPUs exchange real data, every value is checked
+act_radeons     | 2 stand-in Radeons without AtomicOps: one library refused, motet not
 '
 
 # play COMMAND...: print it, run it with what is left of the act's time.
@@ -87,6 +88,24 @@ act_gpu() {
     return "$status"
 }
 
+# The stand-in for AMD's runtime refuses, as the real one does on a card without AtomicOps,
+# what a library launches whose kernels declare a hostcall. Neither card reaches the other.
+act_radeons() {
+    local status=0 stand_in=build/release/tests/fakehip
+    local world=(env LD_LIBRARY_PATH="$PWD/$stand_in" FAKEHIP_ATOMICS=0 FAKEHIP_PEER=none)
+
+    [ -e "$stand_in/libdeclares_hostcall.so" ] || {
+        echo "    skipped: needs clang 19 and lld 19"
+        return 77
+    }
+    play "${world[@]}" "$motet" smoke --device hip --lib "$stand_in/libdeclares_hostcall.so" \
+        >"$output" || status=$?
+    cat "$output"
+    expect "the status of motet smoke with that library" 1 "$status" &&
+        expect "whether it names the refusal" yes "$(grep -q 'failure 401' "$output" && echo yes)" &&
+        play "${world[@]}" "$motet" smoke --device hip
+}
+
 expect() { # WHAT WANTED GOT
     [ "$2" = "$3" ] || {
         echo "    $1: expected $2, got '$3'"
@@ -113,6 +132,7 @@ perform() {
 scripts/deps.sh demo
 say "building build/release"
 build_preset release
+cmake --build build/release --parallel "$(cores)" --target fakehip
 
 failed=0
 lines=()

@@ -6,14 +6,20 @@ An image is PTX, a cubin or an AMD code object; the content tells. It fails if
 
   - a kernel declares a hostcall buffer: without PCIe AtomicOps such a kernel is refused;
   - there is an atomic read-modify-write: over PCIe some of them are silently wrong;
-  - PTX calls a function that it does not contain (printf, malloc, assert);
+  - a kernel has a stack, of known or unknown size, or keeps registers in memory: a runtime
+    allocates that while other kernels run, and may wait for them;
+  - it jumps or calls through a register, or AMD code calls at all: what runs must have
+    been read here, and it is all inlined;
+  - it needs a symbol that it does not contain (printf, malloc, assert);
   - an instruction cannot be read, or there is no kernel;
-  - AMD code is named gfxNNN.co and says that it is for another target;
+  - AMD code is named NAME-gfxNNN.co and says that it is for another target, or its kernels
+    run in waves of another size than that target's 64 (gfx9) or 32;
   - with --kernels, its kernels are not those of LIST: a KERNEL_ROW(name, …) each.
 
-AMD code needs llvm-objdump (LLVM 19), cubins nvdisasm. A cubin is only made from a PTX
-that passes, so without nvdisasm it is said that cubins were not read, and that is all;
-without llvm-objdump and with AMD code the exit status is 77. Else 0, or 1 for a problem.
+AMD code needs llvm-objdump, the one beside the compiler of --cc if that is given; cubins
+need nvdisasm. A cubin is only made from a PTX that passes, so without nvdisasm it is said
+that cubins were not read, and that is all; without llvm-objdump and with AMD code the exit
+status is 77. Else 0, or 1 for a problem.
 """
 
 import argparse
@@ -25,7 +31,7 @@ import subprocess
 import sys
 
 AMDGPU, CUDA = 224, 190  # e_machine
-NOTE, METADATA = 7, 32  # SHT_NOTE, NT_AMDGPU_METADATA
+SYMBOLS, NOTE, DYNAMIC_SYMBOLS, METADATA = 2, 7, 11, 32  # SHT_…, NT_AMDGPU_METADATA
 
 # LDS instructions that only load, store or move between lanes. Every other ds_ word is a
 # read-modify-write, an ordered count or a global wave sync. The 64-bit exchanges of
@@ -35,6 +41,15 @@ LDS_PLAIN = re.compile(
     r"_[biu]\d+\w*|swizzle_b32|b?permute(?:_fi)?_b32|nop)$"
 )
 AMD_ATOMIC = re.compile(r"\w*atomic|\w*_gs_reg|ordered_count")
+# Scalar jumps whose target is in registers, and calls.
+AMD_CALL = re.compile(r"s_(?:setpc|swappc|rfe|call|cbranch_[gi]_fork|cbranch_join|subvector)")
+# Metadata of a kernel that must be 0, and what is wrong if it is not. Scalar registers that
+# are spilled lie in lanes of vector registers as long as there is no scratch memory.
+AMD_NOT_0 = (
+    (".uses_dynamic_stack", "has a stack of unknown size"),
+    (".private_segment_fixed_size", "has scratch memory"),
+    (".vgpr_spill_count", "spills vector registers"),
+)
 PTX_ATOMIC = re.compile(r"(?:atom|red)(?:\.|$)|multimem\.|cp\.reduce\.")
 SASS_ATOMIC = re.compile(r"ATOM|RED(?:G|AS|\.|$)|SUATOM|SURED|UTMAREDG|UBLKRED")
 
@@ -89,21 +104,29 @@ def unpack(data):
 
 
 class Elf:
-    """Sections of a 64-bit little-endian ELF file: (name, type, content)."""
+    """A 64-bit little-endian ELF file: sections (name, type, content), undefined symbols."""
 
     def __init__(self, data):
         try:
             (self.machine,) = struct.unpack_from("<H", data, 18)
             (table,) = struct.unpack_from("<Q", data, 40)
             size, count, names = struct.unpack_from("<HHH", data, 58)
-            heads = [struct.unpack_from("<IIQQQQ", data, table + i * size) for i in range(count)]
+            heads = [struct.unpack_from("<IIQQQQI", data, table + i * size) for i in range(count)]
             strings = data[heads[names][4] :]
-            self.sections = []
-            for name, kind, _, _, offset, length in heads:
+            self.sections, self.undefined = [], set()
+            for name, kind, _, _, offset, length, link in heads:
                 text = strings[name : strings.index(0, name)].decode()
-                self.sections.append((text, kind, data[offset : offset + length]))
+                content = data[offset : offset + length]
+                self.sections.append((text, kind, content))
+                if kind in (SYMBOLS, DYNAMIC_SYMBOLS):
+                    self.add_undefined(content, data[heads[link][4] :])
         except (struct.error, IndexError, ValueError) as error:
             raise Broken(f"it is no sound ELF file: {error}") from error
+
+    def add_undefined(self, table, strings):
+        for name, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):
+            if name != 0 and section == 0:
+                self.undefined.add(strings[name : strings.index(0, name)].decode())
 
 
 def metadata(elf):
@@ -129,17 +152,40 @@ def disassemble(command):
     return done.stdout.decode().splitlines()
 
 
-def look_at_amd(path, elf, tool, report):
-    document = metadata(elf)
-    stem = os.path.splitext(os.path.basename(path))[0]
+def look_at_amd_metadata(path, document, report):
+    """Names of the kernels, from what the compiler says of them."""
+    named = re.search(r"(?:^|-)(gfx\w+)$", os.path.splitext(os.path.basename(path))[0])
     target = document.get("amdhsa.target", "")
-    if stem.startswith("gfx") and target != f"amdgcn-amd-amdhsa--{stem}":
+    if named and target != f"amdgcn-amd-amdhsa--{named.group(1)}":
         report(f"it is for '{target}'")
+    wave = 64 if "--gfx9" in target else 32
     kernels = []
     for kernel in document.get("amdhsa.kernels", []):
-        kernels.append(kernel[".name"])
+        name = kernel[".name"]
+        kernels.append(name)
         if any(a[".value_kind"] == "hidden_hostcall_buffer" for a in kernel.get(".args", [])):
-            report(f"{kernel['.name']}: declares a hostcall buffer")
+            report(f"{name}: declares a hostcall buffer")
+        for key, wrong in AMD_NOT_0:
+            if kernel.get(key, 0):
+                report(f"{name}: {wrong} ({key} {int(kernel[key])})")
+        if kernel[".wavefront_size"] != wave:
+            report(f"{name}: runs in waves of {kernel['.wavefront_size']}, not {wave}")
+    return kernels
+
+
+def look_at_amd_word(word):
+    """What is wrong with an instruction, or None."""
+    if AMD_ATOMIC.match(word) or (word.startswith("ds_") and not LDS_PLAIN.match(word)):
+        return "read-modify-write"
+    if AMD_CALL.match(word):
+        return "call"
+    if word != "..." and not re.match(r"[a-z]\w+$", word):  # ...: zeros between functions
+        return "cannot be read"
+    return None
+
+
+def look_at_amd(path, elf, tool, report):
+    kernels = look_at_amd_metadata(path, metadata(elf), report)
     if tool is None:
         return kernels
     function, words = "?", 0
@@ -149,12 +195,10 @@ def look_at_amd(path, elf, tool, report):
             function = label.group(1)
         elif line.startswith("\t"):
             # Two instructions may share a line: "v_dual_… :: v_dual_…".
-            word = line.split()[0]
             words += 1
-            if AMD_ATOMIC.match(word) or (word.startswith("ds_") and not LDS_PLAIN.match(word)):
-                report(f"{function}: read-modify-write: {line.split('//')[0].strip()}")
-            elif word != "..." and not re.match(r"[a-z]\w+$", word):  # ...: zeros between functions
-                report(f"{function}: cannot be read: {line.strip()}")
+            wrong = look_at_amd_word(line.split()[0])
+            if wrong:
+                report(f"{function}: {wrong}: {line.split('//')[0].strip()}")
     if words == 0:
         raise Broken("no instruction was found in it")
     return kernels
@@ -190,9 +234,14 @@ def look_at_ptx(text, report):
             if head.group(1) == "entry":
                 kernels.append(function)
             if ".extern" in statement:
-                report(f"{function}: is called and not there")
-        elif PTX_ATOMIC.match(statement):
-            report(f"{function}: read-modify-write: {' '.join(statement.split())}")
+                report(f"{function}: is needed and not there")
+        words = " ".join(statement.split())
+        if head is None and PTX_ATOMIC.match(statement):
+            report(f"{function}: read-modify-write: {words}")
+        elif re.match(r"call[.\w]* (?:\([^)]*\) ?, )?%", words):
+            report(f"{function}: call: {words}")
+        elif statement.startswith(".local"):
+            report(f"{function}: has a stack: {words}")
     return kernels
 
 
@@ -206,6 +255,10 @@ def look_at(path, tools, report):
             raise Broken("it is neither PTX nor ELF")
         return look_at_ptx(text, report)
     elf = Elf(data)
+    for symbol in sorted(elf.undefined):
+        # Shared memory that the driver keeps for itself, named so by ptxas.
+        if not (elf.machine == CUDA and symbol.startswith(".nv.reservedSmem.")):
+            report(f"{symbol}: is needed and not there")
     if elf.machine == AMDGPU:
         return look_at_amd(path, elf, tools["amd"], report)
     if elf.machine == CUDA:
@@ -217,11 +270,23 @@ def first(*names):
     return next((found for found in map(shutil.which, names) if found), None)
 
 
+def beside(compiler):
+    """The compiler's own llvm-objdump, which knows the targets that it knows."""
+    if compiler is None:
+        return None
+    try:
+        answer = subprocess.run(
+            [compiler, "--print-prog-name=llvm-objdump"], stdout=subprocess.PIPE, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return shutil.which(answer.stdout.decode().strip())
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--kernels", metavar="LIST", help="file with the kernels that must be there")
-    parser.add_argument("--objdump", help="llvm-objdump to use")
-    parser.add_argument("--nvdisasm", help="nvdisasm to use")
+    parser.add_argument("--cc", metavar="CLANG", help="compiler of the AMD code")
     parser.add_argument("images", metavar="IMAGE", nargs="+")
     return parser.parse_args()
 
@@ -229,8 +294,8 @@ def arguments():
 def main():
     options = arguments()
     tools = {
-        "amd": options.objdump or first("llvm-objdump-19", "llvm-objdump"),
-        "cuda": options.nvdisasm or first("nvdisasm", "/usr/local/cuda/bin/nvdisasm"),
+        "amd": beside(options.cc) or first("llvm-objdump-19", "llvm-objdump"),
+        "cuda": first("nvdisasm", "/usr/local/cuda/bin/nvdisasm"),
     }
     wanted = None
     if options.kernels:
@@ -262,7 +327,8 @@ def main():
         print(problem)
     if ".cubin" in kinds and tools["cuda"] is None:
         print("gate: cubins were not disassembled: nvdisasm is not installed")
-    print(f"gate: {len(options.images)} images, {count} kernels, {len(problems)} problems")
+    names = " ".join(os.path.splitext(os.path.basename(path))[0] for path in options.images)
+    print(f"gate: {len(options.images)} images ({names}), {count} kernels, {len(problems)} problems")
     if problems:
         return 1
     if ".co" in kinds and tools["amd"] is None:

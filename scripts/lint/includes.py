@@ -18,6 +18,8 @@ from csource import ROOT, Lint, code, files, read
 
 LAYERS = "find base trace device bootstrap transport plan engine comm api".split()
 SHARED_WITH_TOOLS = ("find", "base", "trace", "device", "bootstrap", "kernels")
+# Whose headers, of any folder in it, are included by their names alone.
+PARTS = {"tests": ("tests", "tools"), "tools": ("tools",)}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]')
 NCCL_NAME = re.compile(r"\bp?nccl[A-Z]\w*|\bNCCL_[A-Z]\w*")
 
@@ -65,9 +67,8 @@ def check_include(path, line, quote, header):
         reason = allowed(path, header)
         if reason:
             lint.report(path, line, header, f'"{header}": {reason}')
-    elif not os.path.exists(os.path.join(ROOT, folder, header)) and not (
-        path.startswith("tests/")
-        and any(glob.glob(os.path.join(ROOT, part, "*", header)) for part in ("tests", "tools"))
+    elif not os.path.exists(os.path.join(ROOT, folder, header)) and not any(
+        glob.glob(os.path.join(ROOT, part, "*", header)) for part in PARTS.get(path.split("/")[0], ())
     ):
         lint.report(path, line, header, f'"{header}": not in {folder}, src/ or include/')
 

@@ -115,6 +115,8 @@ static motet_result check(call *c)
                 kind->api_name, (int)c->op.type, MOTET_NUM_TYPES - 1);
     result = check_redop(c);
     if (result == MOTET_OK)
+        result = motet_comm_check_fp8(comm, &c->op);
+    if (result == MOTET_OK)
         result = check_count(c, comm->nranks);
     if (result == MOTET_OK)
         result = check_buffers(c, comm);

@@ -155,6 +155,78 @@ MOTET_API ncclResult_t motet_comm_query(ncclComm_t comm, motet_comm_info_t *info
     return ncclSuccess;
 }
 
+/* Operations as motet bench spells them, where that is not their name. */
+static const struct {
+    const char *word;
+    motet_kind kind;
+} spellings[] = {
+    { "alltoall", MOTET_ALL_TO_ALL },
+    { "alltoallv", MOTET_ALL_TO_ALL_V },
+    { "sendrecv", MOTET_SEND },
+    { "hypercube", MOTET_SEND },
+};
+
+static bool find_kind(const char *operation, motet_kind *out)
+{
+    for (size_t i = 0; i < sizeof(spellings) / sizeof(*spellings); i++)
+        if (strcmp(operation, spellings[i].word) == 0) {
+            *out = spellings[i].kind;
+            return true;
+        }
+    for (int k = 0; k < MOTET_NUM_KINDS; k++)
+        if (strcmp(operation, motet_kind_table[k].name) == 0) {
+            *out = (motet_kind)k;
+            return true;
+        }
+    return false;
+}
+
+/* The call as an operation, as far as a plan depends on it. */
+static motet_result describe_call(motet_comm *comm, const char *operation, size_t count,
+        ncclDataType_t datatype, ncclRedOp_t redop, motet_op *out)
+{
+    motet_kind kind;
+
+    if (operation == NULL || !find_kind(operation, &kind))
+        return motet_fail(MOTET_ERR_ARGUMENT, "motet_explain : '%s' is no operation",
+                operation != NULL ? operation : "");
+    if ((int)datatype < 0 || (int)datatype >= MOTET_NUM_TYPES)
+        return motet_fail(MOTET_ERR_ARGUMENT, "motet_explain : invalid type %d",
+                (int)datatype);
+    if (count > SIZE_MAX / 4096)
+        return motet_fail(MOTET_ERR_ARGUMENT,
+                "motet_explain : count %zu is more than memory can hold", count);
+    *out = (motet_op){ .kind = kind,
+        .type = (motet_type)datatype,
+        .count = count,
+        .root = motet_kind_table[kind].rooted     ? 0
+                : motet_kind_table[kind].pairwise ? (comm->rank + 1) % comm->nranks
+                                                  : -1 };
+    if (motet_kind_table[kind].reduces)
+        out->redop = (int)redop >= 0 && (int)redop < MOTET_NUM_BUILTIN_REDOPS
+                ? (motet_redop)redop
+                : MOTET_PREMUL_SUM;
+    return MOTET_OK;
+}
+
+MOTET_API ncclResult_t motet_explain(ncclComm_t comm, const char *operation,
+        size_t count, ncclDataType_t datatype, ncclRedOp_t op, char *text, size_t bytes)
+{
+    motet_comm *c = motet_api_handle(comm);
+    motet_result result = motet_api_comm("motet_explain", comm);
+    motet_op call;
+
+    if (result == MOTET_OK && (text == NULL || bytes == 0))
+        result = motet_fail(MOTET_ERR_ARGUMENT, "motet_explain : no room for the text");
+    if (result == MOTET_OK)
+        result = await_start(c);
+    if (result == MOTET_OK)
+        result = describe_call(c, operation, count, datatype, op, &call);
+    if (result == MOTET_OK)
+        result = motet_comm_explain(c, &call, text, bytes);
+    return motet_api_report_comm(comm, result);
+}
+
 static motet_result describe_device(motet_device kind, int ordinal,
         motet_device_info_t *own)
 {

@@ -134,4 +134,8 @@ void motet_conf_parse(const char *text, size_t bytes,
 /** Name of the configuration files: "nccl" (default) or "rccl"; set by the library's flavour. */
 extern const char *const motet_conf_name;
 
+/** Kinds of GPU that the library serves, best first, blanks between: "cuda hip"; set by the
+ *  library's flavour. */
+extern const char *const motet_conf_gpus;
+
 #endif

@@ -82,6 +82,8 @@ typedef struct motet_comm {
     motet_gpu *gpu_device; /* NULL: a CPU rank                              */
     motet_gpu_engine *gpu; /* NULL: no kernel of ours runs                  */
     uint64_t gpu_process;  /* alike in the ranks of one process             */
+    bool fp8_fnuz;         /* this rank's device takes fp8 for FNUZ, not OCP */
+    int fp8_odd;           /* 1 + a rank whose device takes it for the other; 0: none */
     bool check_pointers;
     void *copies;               /* the copy path's stream, NULL before its first use */
     _Atomic uint32_t gpu_ready; /* the watcher may look at it                    */
@@ -258,6 +260,10 @@ MOTET_MUST_USE motet_result motet_launch_group(motet_batch *batches);
 MOTET_MUST_USE motet_result motet_redop_make(motet_comm *comm, motet_type type,
         const void *scalar, bool immediate, int *handle_out);
 MOTET_MUST_USE motet_result motet_redop_destroy(motet_comm *comm, int handle);
+/** USAGE if @p op reduces fp8 and the ranks' devices, or device and host, take that for
+ * numbers of two formats. */
+MOTET_MUST_USE motet_result motet_comm_check_fp8(const motet_comm *comm,
+        const motet_op *op);
 /** The made operator @p handle of @p comm, or NULL. */
 const motet_made_redop *motet_redop_find(motet_comm *comm, int handle);
 
@@ -283,5 +289,13 @@ void motet_registration_free_all(motet_comm *comm);
 
 /** Install the handlers, once. */
 void motet_fork_guard(void);
+
+/**
+ * Say what @p op would run as, and why: lines "name: value".
+ * @param buf always terminated; as much as there is room for
+ * @retval see motet_plan_make()
+ */
+MOTET_MUST_USE motet_result motet_comm_explain(const motet_comm *comm,
+        const motet_op *op, char *buf, size_t bytes);
 
 #endif

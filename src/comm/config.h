@@ -15,6 +15,9 @@
 /** Longest string kept, bytes with the NUL. */
 #define MOTET_CONFIG_STRING_MAX 128
 
+/** A bit of cta_policy: copy engines move what they can. */
+#define MOTET_CTA_POLICY_ZERO 2
+
 /** A communicator's configuration. Comments: accepted values; default. */
 typedef struct motet_config {
     int blocking;                            /* 0 1; 1 */

@@ -42,7 +42,10 @@ static motet_result open_gpu(motet_comm *comm, making *m)
     MOTET_TRY(comm->device->gpu->open(comm->ordinal, &comm->gpu_device), "device %d",
             comm->ordinal);
     motet_log_set_device(comm->ordinal);
-    return motet_gpu_force(motet_param_text(m->params, MOTET_P_PROTO), &m->forced);
+    m->forced.zero = (comm->config.cta_policy & MOTET_CTA_POLICY_ZERO) != 0;
+    MOTET_TRY(motet_gpu_force(motet_param_text(m->params, MOTET_P_PROTO), &m->forced),
+            "read NCCL_PROTO");
+    return motet_gpu_plan_force(motet_param_text(m->params, MOTET_P_PLAN), &m->forced);
 }
 
 static motet_result read_settings(motet_comm *comm, const motet_comm_spec *spec,
@@ -381,17 +384,18 @@ motet_result motet_comm_start(motet_comm *comm, const motet_comm_spec *spec)
     close_fd(m.arena_fd);
     close_fd(m.life_read);
     close_fd(m.self_fd);
-    if (result != MOTET_OK)
+    if (result != MOTET_OK) {
         motet_comm_release(comm, true);
-    else
-        motet_info(MOTET_SUB_INIT,
-                "comm %p rank %d nranks %d device %s %d number %016llx path %s%s - "
-                "Init COMPLETE",
-                (void *)comm, comm->rank, comm->nranks, comm->device->name,
-                comm->ordinal, (unsigned long long)comm->number,
-                motet_comm_path_name(comm),
-                comm->engine.oversubscribed ? " oversubscribed" : "");
-    return result;
+        return result;
+    }
+    motet_recorder_path(&comm->recorder, motet_comm_path_name(comm));
+    motet_info(MOTET_SUB_INIT,
+            "comm %p rank %d nranks %d device %s %d number %016llx path %s%s - "
+            "Init COMPLETE",
+            (void *)comm, comm->rank, comm->nranks, comm->device->name, comm->ordinal,
+            (unsigned long long)comm->number, motet_comm_path_name(comm),
+            comm->engine.oversubscribed ? " oversubscribed" : "");
+    return MOTET_OK;
 }
 
 void motet_comm_started(motet_comm *comm, motet_result result)

@@ -205,7 +205,7 @@ motet_result motet_comm_derive(motet_comm *child, motet_derive *derive)
     motet_comm_spec spec = {
         .config = derive->config,
         .ordinal = parent->ordinal,
-        .choice = parent->device->gpu != NULL ? MOTET_CHOOSE_GPU : MOTET_CHOOSE_CPU,
+        .choice = motet_device_choice_of(parent->device->kind),
     };
     deriving *d = calloc(1, sizeof(*d));
     motet_result result;

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPU ranks: which path, and whether it works.
- *
- * The ranks have met as CPU ranks do; their host arenas carry what they agree on here.
- * A path is tried by all or by none. It is taken when every rank has mapped every arena,
- * seen its owner's bytes there, and each protocol has moved the right values over each
- * pair in both directions within a short deadline (prove.c). A protocol that was wrong or
- * late is vetoed on all ranks; a path without a protocol for chunks is given up, and the
- * next is tried: direct, staged, copy.
+ * GPU ranks: their devices and the code for them; operations; the end. Which paths they
+ * take is found in paths.c.
  */
 #include "comm/gpu.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/paths.h"
 #include "kernels/images.h"
 
 #include <stdio.h>
@@ -34,35 +29,29 @@ typedef struct card {
     char reason[160]; /* why it has none */
 } card;
 
-/* How a step went for a rank. */
-typedef struct verdict {
-    uint32_t bad;
-    uint32_t vetoed;
-    char reason[400];
-} verdict;
-
 typedef struct setup {
     motet_comm *comm;
     const motet_gpu_ops *ops;
     const motet_params *params;
-    motet_gpu_constants forced;
     uint64_t process, deadline_ns;
     int thread;
     void *module;
     uint32_t limit;
     bool shared_device; /* several ranks on one device: they may take turns on it */
+    bool shared_thread; /* one thread drives several ranks */
+    char identity[MOTET_GPU_RANKS][96]; /* of the ranks' devices */
 } setup;
 
 /* ---- code ---- */
 
 /* The image for just this device; if the driver is too old for it, one that it translates. */
 static motet_result load_best(const motet_gpu_ops *ops, motet_gpu *gpu,
-        void **module_out)
+        const char *files, void **module_out)
 {
     void *image = NULL;
     size_t bytes;
-    motet_result result =
-            motet_image_get(ops->vendor, ops->facts(gpu)->target, &image, &bytes);
+    motet_result result = motet_image_get(files, ops->vendor, ops->facts(gpu)->target,
+            &image, &bytes);
 
     if (result != MOTET_OK)
         return result;
@@ -78,7 +67,7 @@ static motet_result load_best(const motet_gpu_ops *ops, motet_gpu *gpu,
 
 /* Loaded once for each device and process: a load is slow, and a module stays. */
 static motet_result load_code(const motet_gpu_ops *ops, motet_gpu *gpu,
-        void **module_out)
+        const char *files, void **module_out)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct {
@@ -94,7 +83,7 @@ static motet_result load_code(const motet_gpu_ops *ops, motet_gpu *gpu,
     if (i < 64 && loaded[i].gpu == gpu) {
         *module_out = loaded[i].module;
     } else {
-        result = load_best(ops, gpu, module_out);
+        result = load_best(ops, gpu, files, module_out);
         if (result == MOTET_OK && i < 64) {
             loaded[i].gpu = gpu;
             loaded[i].module = *module_out;
@@ -147,7 +136,8 @@ static void fill_card(setup *s, card *c)
     c->max_blocks = most < 2          ? 2
             : most > MOTET_GPU_BLOCKS ? MOTET_GPU_BLOCKS
                                       : (uint32_t)most;
-    result = load_code(s->ops, s->comm->gpu_device, &s->module);
+    result = load_code(s->ops, s->comm->gpu_device,
+            motet_param_text(s->params, MOTET_P_KERNEL_PATH), &s->module);
     if (result == MOTET_OK)
         result = resident_blocks(s, &c->resident);
     c->has_code = result == MOTET_OK;
@@ -174,19 +164,24 @@ static void find_limit(setup *s, const card *all)
     s->limit = limit < 2 ? 2 : limit;
 }
 
-/* A launch that returns when its kernel has ended waits for kernels that the same thread
- * has still to launch. */
-static motet_result check_blocking(const setup *s, const card *all)
+/* What makes one thread wait with a rank's launches waits for kernels of the other rank
+ * that it has still to launch: a launch that returns when its kernel has ended, or more
+ * launches than a queue holds. */
+static motet_result check_threads(setup *s, const card *all)
 {
     for (int r = 0; r < s->comm->nranks; r++)
-        for (int q = r + 1; q < s->comm->nranks; q++)
-            if (all[r].launch_blocks != 0 && all[r].thread != 0 &&
-                    all[r].process == all[q].process && all[r].thread == all[q].thread)
+        for (int q = r + 1; q < s->comm->nranks; q++) {
+            if (all[r].thread == 0 || all[r].process != all[q].process ||
+                    all[r].thread != all[q].thread)
+                continue;
+            s->shared_thread = true;
+            if (all[r].launch_blocks != 0)
                 return motet_fail(MOTET_ERR_USAGE,
                         "CUDA_LAUNCH_BLOCKING=1 makes each launch wait for its kernel, "
                         "and one thread drives ranks %d and %d: unset it, or give each "
                         "rank a thread or process",
                         r, q);
+        }
     return MOTET_OK;
 }
 
@@ -200,174 +195,26 @@ static motet_result compare_cards(setup *s, bool *code_out)
     if (all == NULL)
         return motet_fail_errno(MOTET_ERR_SYSTEM, "cards of %d ranks", n);
     fill_card(s, &mine);
+    s->comm->fp8_fnuz = motet_target_fp8_fnuz(mine.target);
     result = motet_comm_say(s->comm, &mine, sizeof(mine), all, s->deadline_ns,
             &s->comm->cancel);
     *code_out = true;
     if (result == MOTET_OK)
-        result = check_blocking(s, all);
+        result = check_threads(s, all);
     for (int r = 0; r < n && result == MOTET_OK; r++) {
+        snprintf(s->identity[r], sizeof(s->identity[r]), "%.95s", all[r].identity);
         if (!all[r].has_code && *code_out)
             motet_warn("rank %d has no kernels for its device (%s): copies only, which "
                        "are slow: %.*s",
                     r, all[r].target, (int)sizeof(all[r].reason), all[r].reason);
         *code_out = *code_out && all[r].has_code;
+        if (motet_target_fp8_fnuz(all[r].target) != s->comm->fp8_fnuz)
+            s->comm->fp8_odd = r + 1;
     }
     if (result == MOTET_OK)
         find_limit(s, all);
     free(all);
     return result;
-}
-
-/* ---- a path ---- */
-
-/* Did the step go well everywhere? If not, @p out has the first
- * rank's reason. */
-static motet_result agree(setup *s, motet_result mine_result, uint8_t vetoed,
-        verdict *out)
-{
-    int n = s->comm->nranks;
-    verdict mine = { .bad = mine_result != MOTET_OK, .vetoed = vetoed },
-            *all = calloc((size_t)n, sizeof(*all));
-    motet_result result;
-
-    if (all == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "verdicts of %d ranks", n);
-    if (mine.bad)
-        snprintf(mine.reason, sizeof(mine.reason), "rank %d: %.380s", s->comm->rank,
-                motet_error_trail());
-    motet_error_clear();
-    result = motet_comm_say(s->comm, &mine, sizeof(mine), all, s->deadline_ns,
-            &s->comm->cancel);
-    *out = (verdict){ 0 };
-    for (int r = 0; r < n && result == MOTET_OK; r++) {
-        out->vetoed |= all[r].vetoed;
-        if (all[r].bad && !out->bad) {
-            out->bad = 1;
-            memcpy(out->reason, all[r].reason, sizeof(out->reason));
-            out->reason[sizeof(out->reason) - 1] = '\0';
-        }
-    }
-    free(all);
-    return result;
-}
-
-static motet_result map_all(setup *s, const motet_roster *roster)
-{
-    motet_comm *comm = s->comm;
-
-    for (int r = 0; r < comm->nranks; r++) {
-        const motet_roster_entry *entry = &roster->rank[r];
-        motet_gpu_offer offer;
-
-        if (r == comm->rank)
-            continue;
-        if (entry->blob_bytes != sizeof(offer))
-            return motet_fail(MOTET_ERR_USAGE, "rank %d offers no arena", r);
-        memcpy(&offer, entry->blob, sizeof(offer));
-        MOTET_TRY(motet_gpu_link_map(comm->gpu->link, r, &offer, s->process,
-                          entry->fds[0]),
-                "map");
-    }
-    return MOTET_OK;
-}
-
-/* Offer and map; *out says whether all could. */
-static motet_result map_path(setup *s, motet_gpu_path path, verdict *out)
-{
-    motet_gpu_engine *g = s->comm->gpu;
-    motet_gpu_layout layout;
-    motet_roster roster = { 0 };
-    motet_gpu_offer offer;
-    motet_result made, result;
-    int fd = -1;
-
-    motet_gpu_layout_of(&g->constants, s->comm->nranks, &layout);
-    made = motet_gpu_link_offer(g->link, path, &layout, s->process, s->comm->number,
-            &offer, &fd);
-    result = agree(s, made, 0, out);
-    if (result == MOTET_OK && !out->bad) {
-        result = motet_comm_meet(s->comm, &offer, sizeof(offer), fd, s->deadline_ns,
-                &s->comm->cancel, &roster);
-        if (result == MOTET_OK)
-            result = agree(s, map_all(s, &roster), 0, out);
-        motet_roster_release(&roster);
-    }
-    if (fd >= 0)
-        close(fd);
-    return result;
-}
-
-static void take_constants(setup *s, motet_gpu_path path)
-{
-    motet_gpu_constants *c = &s->comm->gpu->constants;
-
-    motet_gpu_constants_default(s->comm->nranks, path, c);
-    c->forced = s->forced.forced;
-    s->comm->gpu->limit = s->limit;
-}
-
-/* Map, reset, prove. *taken_out: the path is good, perhaps with a protocol less. */
-static motet_result try_path(setup *s, motet_gpu_path path, bool *taken_out)
-{
-    motet_gpu_engine *g = s->comm->gpu;
-    uint32_t start = (uint32_t)s->comm->engine.constants.epoch_start;
-    uint8_t wrong = 0;
-    motet_result proved;
-    verdict v;
-
-    *taken_out = false;
-    take_constants(s, path);
-    MOTET_TRY(map_path(s, path, &v), "map arenas");
-    if (!v.bad)
-        MOTET_TRY(agree(s, motet_gpu_link_reset(g->link, start), 0, &v), "reset");
-    if (!v.bad && s->comm->nranks > 1) {
-        proved = motet_comm_gpu_prove(s->comm,
-                motet_deadline_after_s(s->shared_device ? 30 : 5), &wrong);
-        MOTET_TRY(agree(s, proved, wrong, &v), "prove");
-    }
-    if (!v.bad && (v.vetoed & 1u << MOTET_GPU_STAGED) == 0) {
-        g->constants.vetoed = (uint8_t)v.vetoed;
-        *taken_out = true;
-        /* What was proved has moved the words; a protocol that failed has spoilt them. */
-        MOTET_TRY(agree(s, motet_gpu_link_reset(g->link, start), 0, &v), "reset");
-    }
-    if (v.bad || v.vetoed != 0)
-        motet_info(MOTET_SUB_INIT | MOTET_SUB_P2P, "comm %p rank %d path %s: %s%s",
-                (void *)s->comm, s->comm->rank, motet_gpu_path_names[path],
-                *taken_out ? "without a protocol that failed its proof" : "not taken: ",
-                v.bad                ? v.reason
-                        : *taken_out ? ""
-                                     : "its proof failed");
-    if (!*taken_out)
-        motet_gpu_link_unmap(g->link);
-    return MOTET_OK;
-}
-
-static bool allowed(const setup *s, motet_gpu_path path)
-{
-    int64_t word = motet_param(s->params, MOTET_P_PATH);
-
-    if (path == MOTET_GPU_PATH_DIRECT)
-        return word == MOTET_PATH_WORD_DIRECT ||
-                (word == MOTET_PATH_WORD_AUTO &&
-                        !motet_param(s->params, MOTET_P_P2P_DISABLE));
-    return word == MOTET_PATH_WORD_AUTO || word == MOTET_PATH_WORD_STAGED;
-}
-
-static motet_result find_path(setup *s, bool *taken_out)
-{
-    static const motet_gpu_path paths[] = { MOTET_GPU_PATH_DIRECT,
-        MOTET_GPU_PATH_STAGED };
-
-    for (size_t i = 0; i < 2 && !*taken_out; i++)
-        if (allowed(s, paths[i]))
-            MOTET_TRY(try_path(s, paths[i], taken_out), "%s path",
-                    motet_gpu_path_names[paths[i]]);
-    if (!*taken_out && motet_param(s->params, MOTET_P_PATH) != MOTET_PATH_WORD_AUTO)
-        return motet_fail(MOTET_ERR_USAGE,
-                "MOTET_PATH forces a path that these devices do not have; "
-                "NCCL_DEBUG=INFO says why");
-    return MOTET_OK;
 }
 
 static motet_result make_engine(setup *s)
@@ -380,6 +227,7 @@ static motet_result make_engine(setup *s)
     comm->gpu->engine = &comm->engine;
     comm->gpu->mixing = comm->config.graph_usage_mode == 2 &&
             motet_param(s->params, MOTET_P_GRAPH_MIXING_SUPPORT);
+    comm->gpu->limit = s->limit;
     MOTET_TRY(motet_gpu_link_make(s->ops, comm->gpu_device, comm->rank, comm->nranks,
                       &comm->gpu->link),
             "memory of a GPU rank");
@@ -388,10 +236,16 @@ static motet_result make_engine(setup *s)
 
 const char *motet_comm_path_name(const motet_comm *comm)
 {
-    if (comm->gpu != NULL)
-        return motet_gpu_path_names[comm->gpu->link->path];
-    return comm->gpu_device != NULL ? motet_gpu_path_names[MOTET_GPU_PATH_COPY]
-                                    : "shared";
+    if (comm->gpu == NULL)
+        return comm->gpu_device != NULL ? motet_gpu_path_names[MOTET_GPU_PATH_COPY]
+                                        : "shared";
+    switch (comm->gpu->link->paths) {
+    case 1u << MOTET_GPU_PATH_DIRECT:
+        return motet_gpu_path_names[MOTET_GPU_PATH_DIRECT];
+    case 1u << MOTET_GPU_PATH_STAGED:
+        return motet_gpu_path_names[MOTET_GPU_PATH_STAGED];
+    default: return "direct+staged";
+    }
 }
 
 motet_result motet_comm_gpu_start(motet_comm *comm, const motet_params *params,
@@ -402,16 +256,23 @@ motet_result motet_comm_gpu_start(motet_comm *comm, const motet_params *params,
         .comm = comm,
         .ops = comm->device->gpu,
         .params = params,
-        .forced = *forced,
         .process = process,
         .thread = thread,
         .deadline_ns = deadline_ns,
+    };
+    motet_path_search search = {
+        .comm = comm,
+        .params = params,
+        .forced = forced,
+        .process = process,
+        .deadline_ns = deadline_ns,
+        .identity = (const char(*)[96])s.identity,
     };
     bool has_code = false, taken = false;
 
     comm->gpu_process = process;
     comm->check_pointers = motet_param(params, MOTET_P_CHECK_POINTERS) != 0;
-    motet_gpu_link_sweep();
+    motet_gpu_link_sweep(comm->gpu_device);
     if (comm->nranks > MOTET_GPU_RANKS)
         return motet_fail(MOTET_ERR_USAGE,
                 "%d GPU ranks on one host, and %d are the most", comm->nranks,
@@ -420,13 +281,16 @@ motet_result motet_comm_gpu_start(motet_comm *comm, const motet_params *params,
     if (!has_code || motet_param(params, MOTET_P_PATH) == MOTET_PATH_WORD_COPY)
         return MOTET_OK;
     MOTET_TRY(make_engine(&s), "start");
-    MOTET_TRY(find_path(&s, &taken), "find a path");
+    search.shared_device = s.shared_device;
+    MOTET_TRY(motet_comm_find_paths(&search, &taken), "find paths");
     if (!taken) {
-        motet_warn("no path between the GPUs passed its proof: copies only, which are "
-                   "slow; NCCL_DEBUG=INFO says why");
+        motet_warn("between some of the GPUs no path passed its proof: copies only for "
+                   "all, which are slow; NCCL_DEBUG=INFO says why");
         motet_comm_gpu_release(comm);
         return MOTET_OK;
     }
+    if (s.shared_thread)
+        motet_gpu_constants_few_calls(&comm->gpu->constants);
     comm->engine.device_abort = &comm->gpu->link->control->abort;
     atomic_store_explicit(&comm->gpu_ready, 1, memory_order_release);
     return MOTET_OK;
@@ -452,11 +316,32 @@ static motet_result join_streams(motet_comm *comm, const motet_batch *batch,
     return MOTET_OK;
 }
 
+/* Before anything of the group is enqueued. */
+static motet_result check_capture(motet_comm *comm, const motet_batch *batch)
+{
+    motet_stream_state state;
+
+    if (!motet_gpu_pairs_by_copies(comm->gpu, batch->transfer, batch->transfers))
+        return MOTET_OK;
+    for (int i = 0; i < batch->streams; i++) {
+        MOTET_TRY(motet_gpu_stream_state(comm->gpu, (void *)(uintptr_t)batch->stream[i],
+                          &state),
+                "group");
+        if (state.capturing)
+            return motet_fail(MOTET_ERR_USAGE,
+                    "sends and receives by copy engines cannot be captured: leave out "
+                    "NCCL_PROTO=ce, and ce for send in MOTET_PLAN");
+    }
+    return MOTET_OK;
+}
+
 motet_result motet_comm_gpu_enqueue(motet_comm *comm, motet_batch *batch)
 {
     const void *stream = batch->stream[0];
-    motet_result result = join_streams(comm, batch, true);
+    motet_result result = check_capture(comm, batch);
 
+    if (result == MOTET_OK)
+        result = join_streams(comm, batch, true);
     for (int i = 0; i < batch->collectives && result == MOTET_OK; i++)
         result = motet_gpu_collective(comm->gpu, &batch->collective[i], stream);
     if (result == MOTET_OK && batch->transfers != 0)
@@ -500,7 +385,7 @@ void motet_comm_gpu_release(motet_comm *comm)
             motet_error_clear(); /* a device that has failed runs no replay either */
         motet_gpu_engine_release(g);
         motet_gpu_link_release(g->link);
-        motet_gpu_link_sweep();
+        motet_gpu_link_sweep(comm->gpu_device);
     }
     free(g);
 }

@@ -14,11 +14,12 @@ enum {
     MOTET_PATH_WORD_COPY
 };
 
-/** Where this communicator's ranks meet: "shared", "direct", "staged" or "copy". */
+/** Where this communicator's ranks meet: "shared", "direct", "staged", "direct+staged" if
+ *  pairs differ, or "copy". */
 const char *motet_comm_path_name(const motet_comm *comm);
 
 /**
- * Once the ranks have met: agree on a path, map each other's arenas, prove it. Leaves
+ * Once the ranks have met: agree on paths, map each other's arenas, prove them. Leaves
  * comm->gpu NULL where only copies are left.
  * @param process alike in the ranks of one process, and only there
  * @param thread that asked for the communicator, 0 unknown
@@ -26,10 +27,6 @@ const char *motet_comm_path_name(const motet_comm *comm);
 MOTET_MUST_USE motet_result motet_comm_gpu_start(motet_comm *comm,
         const motet_params *params, const motet_gpu_constants *forced, uint64_t process,
         int thread, uint64_t deadline_ns);
-
-/** Run what the proofs of a path run: see prove.c. @p wrong_out: protocols that failed. */
-MOTET_MUST_USE motet_result motet_comm_gpu_prove(motet_comm *comm, uint64_t deadline_ns,
-        uint8_t *wrong_out);
 
 /** Run a batch on the copy path; returns when its results are there. */
 motet_result motet_comm_bounce(motet_comm *comm, motet_batch *batch);

@@ -133,7 +133,8 @@ motet_result motet_comm_gpu_window_map(motet_comm *comm, void *base, size_t byte
 
     *number_out = 0;
     g.window = slot_of(comm, ++comm->windows_made);
-    if (comm->nranks == 1)
+    /* No rank may reach around a path that a pair does not have. */
+    if (comm->nranks == 1 || comm->gpu->link->paths != 1u << MOTET_GPU_PATH_DIRECT)
         return MOTET_OK;
     result = exchange(&g, base, bytes, &good);
     if (result != MOTET_OK || !good) {

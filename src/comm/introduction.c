@@ -91,13 +91,15 @@ motet_result motet_settings_text(const motet_params *params,
     used = snprintf(buf, bytes,
             "version=%s\nbuild=%s\narena=%d\ndevice=%s\narchitecture=%s\n"
             "MOTET_CHUNK_BYTES=%u\nMOTET_ALGO=%s\nMOTET_PATH=%" PRId64
-            "\nNCCL_PROTO=%s\nNCCL_P2P_DISABLE=%" PRId64
-            "\nMOTET_INIT_TIMEOUT_S=%" PRId64 "\nMOTET_OP_TIMEOUT_S=%" PRId64
-            "\nCTA policy=%d\n",
+            "\nNCCL_PROTO=%s\nMOTET_PLAN=%s\nNCCL_P2P_DISABLE=%" PRId64
+            "\nNCCL_P2P_LEVEL=%" PRId64 "\nMOTET_INIT_TIMEOUT_S=%" PRId64
+            "\nMOTET_OP_TIMEOUT_S=%" PRId64 "\nCTA policy=%d\n",
             MOTET_VERSION, MOTET_BUILD, MOTET_ARENA_VERSION, device->name, host.machine,
             constants->board_chunk, motet_param_text(params, MOTET_P_ALGO),
             motet_param(params, MOTET_P_PATH), motet_param_text(params, MOTET_P_PROTO),
+            motet_param_text(params, MOTET_P_PLAN),
             motet_param(params, MOTET_P_P2P_DISABLE),
+            motet_param(params, MOTET_P_P2P_LEVEL),
             motet_param(params, MOTET_P_INIT_TIMEOUT_S),
             motet_param(params, MOTET_P_OP_TIMEOUT_S), spec->config.cta_policy);
     if (used < 0 || (size_t)used >= bytes)

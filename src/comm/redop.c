@@ -14,6 +14,27 @@ static int handle_of(const motet_comm *comm, int slot)
             MOTET_NUM_BUILTIN_REDOPS;
 }
 
+motet_result motet_comm_check_fp8(const motet_comm *comm, const motet_op *op)
+{
+    const char *name = motet_kind_table[op->kind].api_name;
+
+    if (!motet_kind_table[op->kind].reduces ||
+            (op->type != MOTET_FLOAT8E4M3 && op->type != MOTET_FLOAT8E5M2))
+        return MOTET_OK;
+    if (comm->fp8_odd != 0)
+        return motet_fail(MOTET_ERR_USAGE,
+                "%s : fp8 is %s on this rank's device and %s on rank %d's: no sum has "
+                "both; reduce float16 or bfloat16",
+                name, comm->fp8_fnuz ? "FNUZ" : "OCP", comm->fp8_fnuz ? "OCP" : "FNUZ",
+                comm->fp8_odd - 1);
+    if (comm->fp8_fnuz && comm->gpu == NULL)
+        return motet_fail(MOTET_ERR_USAGE,
+                "%s : fp8 is FNUZ on these devices, and on the copy path the host "
+                "reduces, which has OCP only; reduce float16 or bfloat16",
+                name);
+    return MOTET_OK;
+}
+
 motet_result motet_redop_make(motet_comm *comm, motet_type type, const void *scalar,
         bool immediate, int *handle_out)
 {

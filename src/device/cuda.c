@@ -4,8 +4,6 @@
  */
 #include "device/cuda.h"
 
-#include <stdio.h>
-
 static motet_result cuda_count(int *count_out)
 {
     MOTET_TRY(motet_cuda_open(), "count devices");
@@ -15,56 +13,19 @@ static motet_result cuda_count(int *count_out)
 
 static motet_result cuda_describe(int ordinal, motet_device_info *info_out)
 {
-    const motet_gpu_facts *facts;
-    motet_gpu *gpu;
-
-    MOTET_TRY(motet_cuda_gpu_open(ordinal, &gpu), "describe");
-    facts = &gpu->facts;
-    snprintf(info_out->name, sizeof(info_out->name), "%.63s", facts->name);
-    snprintf(info_out->identity, sizeof(info_out->identity), "%.63s", facts->identity);
-    info_out->memory_bytes = facts->memory_bytes;
-    return MOTET_OK;
+    return motet_gpu_describe(&motet_gpu_cuda, ordinal, info_out);
 }
 
 static motet_result cuda_alloc(size_t bytes, void **ptr_out)
 {
-    motet_gpu_memory memory;
-    motet_gpu *gpu;
-    int ordinal;
-
-    MOTET_TRY(motet_cuda_gpu_current(&ordinal), "allocate %zu bytes", bytes);
-    MOTET_TRY(motet_cuda_gpu_open(ordinal, &gpu), "allocate %zu bytes", bytes);
-    MOTET_TRY(motet_cuda_alloc(gpu, bytes, &memory), "current device");
-    *ptr_out = (void *)(uintptr_t)memory.address;
-    return MOTET_OK;
+    return motet_gpu_alloc_here(&motet_gpu_cuda, bytes, ptr_out);
 }
 
 static motet_result cuda_free(void *ptr)
 {
-    return ptr == NULL ? MOTET_OK : motet_cuda_free_at((uint64_t)(uintptr_t)ptr);
-}
-
-/* No host maps a device's memory by a descriptor: ranks share it by export_memory(). */
-static motet_result cuda_share(const void *ptr, size_t bytes, int *fd_out,
-        size_t *offset_out, size_t *bytes_out)
-{
-    (void)ptr;
-    (void)bytes;
-    (void)offset_out;
-    (void)bytes_out;
-    *fd_out = -1;
-    return MOTET_OK;
-}
-
-static void cuda_unshare(const void *ptr)
-{
-    (void)ptr;
-}
-
-static bool cuda_stream_blocks(const void *stream)
-{
-    (void)stream;
-    return false;
+    return ptr == NULL
+            ? MOTET_OK
+            : motet_gpu_free_at(&motet_cuda_memories, (uint64_t)(uintptr_t)ptr);
 }
 
 static const motet_gpu_facts *cuda_facts(const motet_gpu *gpu)
@@ -115,8 +76,8 @@ const motet_device_ops motet_device_cuda = {
     .describe = cuda_describe,
     .alloc = cuda_alloc,
     .free = cuda_free,
-    .share = cuda_share,
-    .unshare = cuda_unshare,
+    .share = motet_gpu_share_none,
+    .unshare = motet_gpu_unshare_none,
     .stream_check = motet_cuda_stream_check,
-    .stream_blocks = cuda_stream_blocks,
+    .stream_blocks = motet_gpu_stream_blocks,
 };

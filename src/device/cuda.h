@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the CUDA device share; only cuda*.c and device.c include it.
+ * What the files of the CUDA device share; only cuda*.c include it.
  *
  *     cuda_driver.c   the library: finding it, its functions, what its errors mean
  *     cuda_context.c  devices, their primary contexts, and the caller's context
@@ -16,9 +16,7 @@
 #include "device/cuda_api.h"
 #include "device/device.h"
 #include "device/gpu.h"
-
-/** Most devices of a process. */
-#define MOTET_CUDA_DEVICES 64
+#include "device/gpu_shared.h"
 
 /** The driver's functions; of the optional ones those that are missing are NULL. */
 typedef struct motet_cuda_functions {
@@ -45,19 +43,6 @@ struct motet_gpu {
 
 /* ---- cuda_driver.c ---- */
 
-typedef enum motet_cuda_standing {
-    MOTET_CUDA_USABLE,
-    MOTET_CUDA_NO_DRIVER, /* no such library on this machine          */
-    MOTET_CUDA_NO_DEVICE, /* a driver, but no device that it may show */
-    MOTET_CUDA_BROKEN     /* too old, failing, or a forked child      */
-} motet_cuda_standing;
-
-/**
- * Open the driver, once, and count its devices. Unless USABLE, which all other calls need,
- * the trail says why. What is wrong stays wrong, but a missing library is looked for again.
- */
-motet_cuda_standing motet_cuda_look(void);
-
 /** motet_cuda_look() as a result: MOTET_ERR_DEVICE unless USABLE. */
 MOTET_MUST_USE motet_result motet_cuda_open(void);
 
@@ -83,8 +68,6 @@ bool motet_cuda_lacks(const char *feature, char *buf, size_t bytes);
 
 motet_result motet_cuda_gpu_open(int ordinal, motet_gpu **out);
 motet_result motet_cuda_gpu_current(int *ordinal_out);
-/** The open device @p ordinal, or NULL. */
-motet_gpu *motet_cuda_gpu_at(int ordinal);
 /** Some open device, or NULL: for calls that want a context, whichever. */
 motet_gpu *motet_cuda_gpu_any(void);
 /** The open device whose primary context @p context is, or NULL. */
@@ -125,14 +108,8 @@ motet_result motet_cuda_map(const motet_gpu *gpu, CUmemGenericAllocationHandle h
         uint64_t bytes, uint64_t *address_out);
 void motet_cuda_unmap(uint64_t address, uint64_t bytes);
 
-/** A peer of this process uses the memory at @p address in place, or does no more. Memory
- *  that was not allocated here is its owner's business. */
-void motet_cuda_hold(uint64_t address);
-void motet_cuda_release(uint64_t address);
-
-/* For the device table, which knows addresses only. Memory that peers hold stays until the
- * last of them lets go. */
-motet_result motet_cuda_free_at(uint64_t address);
+/** All that this kind has allocated and registered. */
+extern motet_gpu_memories motet_cuda_memories;
 
 /* ---- cuda_share.c ---- */
 

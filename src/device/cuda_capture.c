@@ -224,26 +224,11 @@ motet_result motet_cuda_graph_record(motet_gpu *gpu, const motet_stream_state *s
     return MOTET_OK;
 }
 
-typedef struct hold {
-    void (*release)(void *);
-    void *arg;
-} hold;
-
-/* On a thread of the driver. */
-static void let_go(void *arg)
-{
-    hold *h = arg;
-
-    if (h->release != NULL)
-        h->release(h->arg);
-    free(h);
-}
-
 /* The object owns @p h as soon as it exists. */
-static motet_result give_to_graph(void *graph, hold *h)
+static motet_result give_to_graph(void *graph, motet_gpu_held *h)
 {
     CUuserObject object = NULL;
-    motet_result result = CUDA(cuUserObjectCreate, &object, h, let_go, 1,
+    motet_result result = CUDA(cuUserObjectCreate, &object, h, motet_gpu_held_end, 1,
             CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
 
     if (result != MOTET_OK) {
@@ -253,7 +238,7 @@ static motet_result give_to_graph(void *graph, hold *h)
     result = CUDA(cuGraphRetainUserObject, graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
     if (result == MOTET_OK)
         return MOTET_OK;
-    h->release = NULL;
+    motet_gpu_held_disarm(h);
     (void)motet_cuda.cuUserObjectRelease(object, 1); /* created above */
     return result;
 }
@@ -263,15 +248,14 @@ motet_result motet_cuda_graph_hold(motet_gpu *gpu, void *graph, void (*release)(
 {
     motet_cuda_scope scope;
     motet_result result;
-    hold *h;
+    motet_gpu_held *h;
 
     if (gpu->facts.no_capture[0] != '\0')
         return motet_fail(MOTET_ERR_DEVICE, "hold memory by a graph: %s",
                 gpu->facts.no_capture);
-    h = malloc(sizeof(*h));
+    h = motet_gpu_held_new(release, arg);
     if (h == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "hold memory by a graph");
-    *h = (hold){ .release = release, .arg = arg };
+        return MOTET_ERR_SYSTEM;
     result = motet_cuda_enter(gpu, &scope);
     if (result != MOTET_OK) {
         free(h);

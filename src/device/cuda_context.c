@@ -8,28 +8,16 @@
 #include "device/cuda.h"
 
 #include "base/log.h"
-#include "base/param.h"
 
-#include <ctype.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static motet_gpu *_Atomic gpus[MOTET_CUDA_DEVICES];
-/* One a device: contexts take long to make, and several may be made at once. */
-static pthread_mutex_t locks[MOTET_CUDA_DEVICES];
-static pthread_once_t locks_once = PTHREAD_ONCE_INIT;
+static motet_gpu_slots gpus = MOTET_GPU_SLOTS_INIT;
 
 /* Contexts that were seen to be the primary ones of devices that are not open here. */
-static CUcontext _Atomic primaries[MOTET_CUDA_DEVICES];
-
-static void make_locks(void)
-{
-    for (size_t i = 0; i < MOTET_CUDA_DEVICES; i++)
-        pthread_mutex_init(&locks[i], NULL);
-}
+static CUcontext _Atomic primaries[MOTET_GPU_DEVICES];
 
 /* ---- the caller's context ---- */
 
@@ -69,25 +57,19 @@ void motet_cuda_leave(const motet_cuda_scope *scope)
         (void)motet_cuda.cuCtxPopCurrent_v2(&popped);
 }
 
-motet_gpu *motet_cuda_gpu_at(int ordinal)
-{
-    return ordinal >= 0 && ordinal < MOTET_CUDA_DEVICES ? atomic_load(&gpus[ordinal])
-                                                        : NULL;
-}
-
 motet_gpu *motet_cuda_gpu_any(void)
 {
     motet_gpu *gpu = NULL;
 
-    for (int i = 0; i < MOTET_CUDA_DEVICES && gpu == NULL; i++)
-        gpu = atomic_load(&gpus[i]);
+    for (int i = 0; i < MOTET_GPU_DEVICES && gpu == NULL; i++)
+        gpu = motet_gpu_opened(&gpus, i);
     return gpu;
 }
 
 motet_gpu *motet_cuda_gpu_of(CUcontext context)
 {
-    for (int i = 0; i < MOTET_CUDA_DEVICES; i++) {
-        motet_gpu *gpu = atomic_load(&gpus[i]);
+    for (int i = 0; i < MOTET_GPU_DEVICES; i++) {
+        motet_gpu *gpu = motet_gpu_opened(&gpus, i);
 
         if (gpu != NULL && gpu->context == context)
             return gpu;
@@ -124,12 +106,12 @@ bool motet_cuda_is_primary(CUcontext context)
 
     if (motet_cuda_gpu_of(context) != NULL)
         return true;
-    for (int i = 0; i < MOTET_CUDA_DEVICES; i++)
+    for (int i = 0; i < MOTET_GPU_DEVICES; i++)
         if (atomic_load(&primaries[i]) == context)
             return true;
     if (!ask_primary(context, &device))
         return false;
-    if (device >= 0 && device < MOTET_CUDA_DEVICES)
+    if (device >= 0 && device < MOTET_GPU_DEVICES)
         atomic_store(&primaries[device], context);
     return true;
 }
@@ -159,17 +141,6 @@ static int attribute(CUdevice device, CUdevice_attribute which, int otherwise)
             : otherwise;
 }
 
-/* As nvidia-smi prints it: 8-4-4-4-12 hexadecimal digits behind @p prefix. */
-static void print_uuid(const CUuuid *uuid, const char *prefix, char *buf, size_t bytes)
-{
-    const unsigned char *b = (const unsigned char *)uuid->bytes;
-
-    snprintf(buf, bytes,
-            "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-            prefix, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10],
-            b[11], b[12], b[13], b[14], b[15]);
-}
-
 /* The UUID of the GPU, or of the instance if it is divided (the driver then gives two),
  * and the place on the bus. */
 static motet_result read_identity(CUdevice device, motet_gpu_facts *facts)
@@ -185,39 +156,20 @@ static motet_result read_identity(CUdevice device, motet_gpu_facts *facts)
         prefix = "MIG";
         whole = own;
     }
-    print_uuid(&whole, prefix, uuid, sizeof(uuid));
+    motet_gpu_print_uuid(prefix, &whole, uuid, sizeof(uuid)); /* as nvidia-smi does */
     MOTET_TRY(CUDA(cuDeviceGetPCIBusId, facts->bus_id, (int)sizeof(facts->bus_id),
                       device),
             "bus id");
-    for (char *c = facts->bus_id; *c != '\0'; c++)
-        *c = (char)tolower((unsigned char)*c);
+    motet_gpu_lower(facts->bus_id);
     snprintf(facts->identity, sizeof(facts->identity), "%s/%s", uuid, facts->bus_id);
     return MOTET_OK;
 }
 
 static int numa_node_of(CUdevice device, const char *bus_id)
 {
-    int node = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1);
-    char path[96];
-    FILE *file;
+    const int node = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1);
 
-    if (node >= 0)
-        return node;
-    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.31s/numa_node", bus_id);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return -1;
-    if (fscanf(file, "%d", &node) != 1)
-        node = -1;
-    (void)fclose(file); /* only read from */
-    return node;
-}
-
-static bool launches_block(void)
-{
-    const char *text = motet_param_environment("CUDA_LAUNCH_BLOCKING");
-
-    return text != NULL && strtol(text, NULL, 10) != 0;
+    return node >= 0 ? node : motet_gpu_numa_node(bus_id);
 }
 
 static motet_result read_facts(motet_gpu *gpu)
@@ -238,6 +190,9 @@ static motet_result read_facts(motet_gpu *gpu)
             facts->minor);
     facts->processors = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1);
     facts->integrated = attribute(device, CU_DEVICE_ATTRIBUTE_INTEGRATED, 0) != 0;
+    facts->host_atomics =
+            attribute(device, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, -1);
+    facts->link_atomics = -1;
     facts->numa_node = numa_node_of(device, facts->bus_id);
     facts->driver_version = facts->runtime_version = motet_cuda_version();
     facts->share_fd =
@@ -253,7 +208,7 @@ static motet_result read_facts(motet_gpu *gpu)
     /* Systems on a chip share the host's memory and have no handles of that kind. */
     facts->legacy_ipc = !facts->integrated &&
             !motet_cuda_lacks(MOTET_CUDA_IPC, missing, sizeof(missing));
-    facts->launch_blocks = launches_block();
+    facts->launch_blocks = motet_gpu_number("CUDA_LAUNCH_BLOCKING") != 0;
     (void)motet_cuda_lacks(MOTET_CUDA_CAPTURE, facts->no_capture,
             sizeof(facts->no_capture)); /* leaves "" if nothing is missing */
     return MOTET_OK;
@@ -305,8 +260,7 @@ static motet_result make(int ordinal, motet_gpu *gpu)
     return result;
 }
 
-/* With the device's lock held. */
-static motet_result open_locked(int ordinal)
+static motet_result open_new(int ordinal, motet_gpu **out)
 {
     motet_gpu *gpu = calloc(1, sizeof(*gpu));
     motet_result result;
@@ -324,24 +278,12 @@ static motet_result open_locked(int ordinal)
             gpu->facts.share_fd             ? "descriptor"
                     : gpu->facts.legacy_ipc ? "handle"
                                             : "this process only");
-    atomic_store(&gpus[ordinal], gpu);
+    *out = gpu;
     return MOTET_OK;
 }
 
 motet_result motet_cuda_gpu_open(int ordinal, motet_gpu **out)
 {
-    motet_result result = MOTET_OK;
-
     MOTET_TRY(motet_cuda_open(), "device %d", ordinal);
-    if (ordinal < 0 || ordinal >= motet_cuda_num_devices())
-        return motet_fail(MOTET_ERR_ARGUMENT, "device is %d, need 0..%d", ordinal,
-                motet_cuda_num_devices() - 1);
-    pthread_once(&locks_once, make_locks);
-    pthread_mutex_lock(&locks[ordinal]);
-    if (atomic_load(&gpus[ordinal]) == NULL)
-        result = open_locked(ordinal);
-    pthread_mutex_unlock(&locks[ordinal]);
-    if (result == MOTET_OK)
-        *out = atomic_load(&gpus[ordinal]);
-    return result;
+    return motet_gpu_open_once(&gpus, ordinal, motet_cuda_num_devices(), open_new, out);
 }

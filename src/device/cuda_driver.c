@@ -22,17 +22,9 @@
 
 motet_cuda_functions motet_cuda;
 
-typedef struct symbol {
-    const char *name;
-    size_t offset; /* of its field in motet_cuda_functions */
-    bool required;
-    int since;
-    const char *feature; /* NULL if required */
-} symbol;
-
 enum { OPTIONAL, REQUIRED };
 
-static const symbol symbols[] = {
+static const motet_gpu_symbol symbols[] = {
 #define ROW(need, symbol, parameters, since, feature)                             \
     { #symbol, offsetof(motet_cuda_functions, symbol), (need) == REQUIRED, since, \
         feature },
@@ -64,11 +56,11 @@ static const struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool usable, forked;
 static struct {
-    motet_cuda_standing standing; /* unless USABLE, NO_DRIVER: not looked yet */
+    motet_gpu_standing standing; /* unless USABLE, NO_DRIVER: not looked yet */
     char why[MOTET_ERROR_TRAIL_MAX];
     char path[512];
     int version, devices;
-} driver = { .standing = MOTET_CUDA_NO_DRIVER };
+} driver = { .standing = MOTET_GPU_NO_RUNTIME };
 
 /* What the driver's errors mean to somebody who has to do something about them. */
 static const struct {
@@ -170,7 +162,7 @@ static const char *release_of(int since)
 }
 
 /* "/usr/lib/libcuda.so.1 (CUDA 11.0) has no cuFoo: need CUDA 11.3 (driver 465.19)" */
-static void say_missing(const symbol *s, char *buf, size_t bytes)
+static void say_missing(const motet_gpu_symbol *s, char *buf, size_t bytes)
 {
     snprintf(buf, bytes,
             "%.200s (CUDA %d.%d) has no %s, need the driver of CUDA %d.%d (%s) or "
@@ -181,16 +173,12 @@ static void say_missing(const symbol *s, char *buf, size_t bytes)
 
 bool motet_cuda_lacks(const char *feature, char *buf, size_t bytes)
 {
-    for (size_t i = 0; i < NUM_SYMBOLS; i++) {
-        void *function;
+    const motet_gpu_symbol *missing =
+            motet_gpu_missing(symbols, NUM_SYMBOLS, &motet_cuda, feature);
 
-        memcpy(&function, (char *)&motet_cuda + symbols[i].offset, sizeof(function));
-        if (function == NULL && strcmp(symbols[i].feature, feature) == 0) {
-            say_missing(&symbols[i], buf, bytes);
-            return true;
-        }
-    }
-    return false;
+    if (missing != NULL)
+        say_missing(missing, buf, bytes);
+    return missing != NULL;
 }
 
 /* For dl_iterate_phdr(): the path of a mapped driver. */
@@ -226,8 +214,8 @@ static void *open_library(void)
             said != NULL ? said : LIBRARY);
     /* A driver that is there and cannot be loaded is not a machine without one. */
     driver.standing = said == NULL || strstr(said, strerror(ENOENT)) != NULL
-            ? MOTET_CUDA_NO_DRIVER
-            : MOTET_CUDA_BROKEN;
+            ? MOTET_GPU_NO_RUNTIME
+            : MOTET_GPU_BROKEN;
     return NULL;
 }
 
@@ -235,6 +223,7 @@ static void *open_library(void)
 static bool find_functions(void *handle)
 {
     CUresult (*version)(int *) = NULL;
+    const motet_gpu_symbol *missing;
     void *found = dlsym(handle, "cuDriverGetVersion");
     Dl_info place;
 
@@ -247,44 +236,40 @@ static bool find_functions(void *handle)
                 driver.path[0] != '\0' ? driver.path : LIBRARY);
         return false;
     }
-    for (size_t i = 0; i < NUM_SYMBOLS; i++) {
-        found = dlsym(handle, symbols[i].name);
-        if (found == NULL && symbols[i].required) {
-            say_missing(&symbols[i], driver.why, sizeof(driver.why));
-            return false;
-        }
-        memcpy((char *)&motet_cuda + symbols[i].offset, &found, sizeof(found));
-    }
-    return true;
+    missing = motet_gpu_resolve(symbols, NUM_SYMBOLS, handle, &motet_cuda);
+    if (missing != NULL)
+        say_missing(missing, driver.why, sizeof(driver.why));
+    return missing == NULL;
 }
 
+/* A driver without devices has nothing that a child could miss. */
 static void after_fork(void)
 {
-    atomic_store(&forked, true);
+    atomic_store(&forked, atomic_load(&usable));
 }
 
 /* Initialise the driver and count. A failure is said in driver.why. */
-static motet_cuda_standing start(void)
+static motet_gpu_standing start(void)
 {
     const CUresult error = motet_cuda.cuInit(0);
-    motet_cuda_standing standing = MOTET_CUDA_BROKEN;
+    motet_gpu_standing standing = MOTET_GPU_BROKEN;
     motet_result result = motet_cuda_check(error, "cuInit", __FILE__, __LINE__);
 
     if (result == MOTET_OK)
         result = CUDA(cuDeviceGetCount, &driver.devices);
     if (error == CUDA_ERROR_NO_DEVICE || (result == MOTET_OK && driver.devices < 1))
-        standing = MOTET_CUDA_NO_DEVICE;
+        standing = MOTET_GPU_NO_DEVICE;
     else if (result == MOTET_OK)
-        standing = MOTET_CUDA_USABLE;
-    if (standing == MOTET_CUDA_NO_DEVICE && result == MOTET_OK)
+        standing = MOTET_GPU_USABLE;
+    if (standing == MOTET_GPU_NO_DEVICE && result == MOTET_OK)
         result = motet_fail(MOTET_ERR_DEVICE, "cuDeviceGetCount: 0 devices: %s",
                 meaning_of(CUDA_ERROR_NO_DEVICE));
     if (result != MOTET_OK)
         snprintf(driver.why, sizeof(driver.why), "%.200s (CUDA %d.%d): %.700s",
                 driver.path, driver.version / 1000, driver.version % 1000 / 10,
                 motet_error_trail());
-    if (driver.devices > MOTET_CUDA_DEVICES)
-        driver.devices = MOTET_CUDA_DEVICES;
+    if (driver.devices > MOTET_GPU_DEVICES)
+        driver.devices = MOTET_GPU_DEVICES;
     return standing;
 }
 
@@ -295,12 +280,12 @@ static void look(void)
 
     if (handle == NULL)
         return;
-    driver.standing = MOTET_CUDA_BROKEN;
+    driver.standing = MOTET_GPU_BROKEN;
     if (!find_functions(handle))
         return;
     pthread_atfork(NULL, NULL, after_fork);
     driver.standing = start();
-    if (driver.standing != MOTET_CUDA_USABLE)
+    if (driver.standing != MOTET_GPU_USABLE)
         return;
     motet_info(MOTET_SUB_INIT, "CUDA driver %s, CUDA %d.%d, %d device%s", driver.path,
             driver.version / 1000, driver.version % 1000 / 10, driver.devices,
@@ -308,22 +293,22 @@ static void look(void)
     atomic_store(&usable, true);
 }
 
-motet_cuda_standing motet_cuda_look(void)
+motet_gpu_standing motet_cuda_look(void)
 {
-    motet_cuda_standing standing;
+    motet_gpu_standing standing;
 
     if (atomic_load(&forked)) {
         (void)motet_fail(MOTET_ERR_DEVICE, "%s",
                 meaning_of(CUDA_ERROR_NOT_INITIALIZED));
-        return MOTET_CUDA_BROKEN;
+        return MOTET_GPU_BROKEN;
     }
     if (atomic_load(&usable))
-        return MOTET_CUDA_USABLE;
+        return MOTET_GPU_USABLE;
     pthread_mutex_lock(&lock);
-    if (driver.standing == MOTET_CUDA_NO_DRIVER)
+    if (driver.standing == MOTET_GPU_NO_RUNTIME)
         look();
     standing = driver.standing;
-    if (standing != MOTET_CUDA_USABLE) /* with the lock: the next look writes `why` */
+    if (standing != MOTET_GPU_USABLE) /* with the lock: the next look writes `why` */
         (void)motet_fail(MOTET_ERR_DEVICE, "%s", driver.why);
     pthread_mutex_unlock(&lock);
     return standing;
@@ -331,7 +316,7 @@ motet_cuda_standing motet_cuda_look(void)
 
 motet_result motet_cuda_open(void)
 {
-    return motet_cuda_look() == MOTET_CUDA_USABLE ? MOTET_OK : MOTET_ERR_DEVICE;
+    return motet_cuda_look() == MOTET_GPU_USABLE ? MOTET_OK : MOTET_ERR_DEVICE;
 }
 
 int motet_cuda_num_devices(void)

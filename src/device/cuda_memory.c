@@ -6,39 +6,17 @@
  */
 #include "device/cuda.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 /* Alignment of what can be handed on, whatever the driver's granularity. */
 #define ALIGNMENT ((size_t)2 << 20)
 
-/* The driver numbers buffers; what it has no number for is numbered by us, with a bit that
- * its own numbers never reach. */
-#define OWN_ID   (1ull << 63)
+/* The driver numbers buffers, and blocks of memory apart from them: told apart by a bit
+ * that neither reaches, nor our own numbers do. */
 #define BLOCK_ID (1ull << 62)
 
-typedef struct allocation {
-    struct allocation *next;
-    motet_gpu *gpu;
-    uint64_t address, bytes, id;
-    bool mapped;    /* by motet_cuda_map(), not by the driver's plain allocator */
-    unsigned holds; /* peers of this process that use it in place          */
-    bool freed;     /* its owner has, and the last holder may              */
-} allocation;
-
-typedef struct registration {
-    struct registration *next;
-    void *memory;
-    unsigned holds;
-    bool ours; /* not registered by the application before us */
-} registration;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static allocation *allocations;
-static registration *registrations;
-static uint64_t next_id = OWN_ID;
+/* motet_gpu_allocation.how */
+enum { PLAIN, MAPPED };
 
 /* ---- mapping physical memory ---- */
 
@@ -100,7 +78,7 @@ void motet_cuda_unmap(uint64_t address, uint64_t bytes)
 /* ---- allocations ---- */
 
 /* The handle is given up at once: the mapping keeps the memory. */
-static motet_result make_mapped(motet_gpu *gpu, size_t bytes, allocation *out,
+static motet_result make_mapped(motet_gpu *gpu, size_t bytes, motet_gpu_allocation *out,
         CUresult *error_out)
 {
     const CUmemAllocationProp prop = shareable_on(gpu);
@@ -115,11 +93,11 @@ static motet_result make_mapped(motet_gpu *gpu, size_t bytes, allocation *out,
     result = motet_cuda_map(gpu, handle, whole, &out->address);
     (void)motet_cuda.cuMemRelease(handle); /* made above */
     out->bytes = whole;
-    out->mapped = true;
+    out->how = MAPPED;
     return result;
 }
 
-static motet_result make_plain(size_t bytes, allocation *out)
+static motet_result make_plain(size_t bytes, motet_gpu_allocation *out)
 {
     CUdeviceptr address = 0;
 
@@ -136,7 +114,7 @@ static bool is_refusal(CUresult error)
             error == CUDA_ERROR_INVALID_VALUE;
 }
 
-static motet_result zero(motet_gpu *gpu, const allocation *a)
+static motet_result zero(motet_gpu *gpu, const motet_gpu_allocation *a)
 {
     MOTET_TRY(CUDA(cuMemsetD32Async, a->address, 0, a->bytes / sizeof(uint32_t),
                       gpu->service),
@@ -144,26 +122,25 @@ static motet_result zero(motet_gpu *gpu, const allocation *a)
     return CUDA(cuStreamSynchronize, gpu->service);
 }
 
-static void unmake(const allocation *a)
+static void unmake(const motet_gpu_allocation *a)
 {
     motet_cuda_scope scope;
 
     if (motet_cuda_enter_relaxed(a->gpu, &scope) != MOTET_OK)
         return; /* the context is gone, and its memory */
-    if (a->mapped)
+    if (a->how == MAPPED)
         motet_cuda_unmap(a->address, a->bytes);
     else
         (void)motet_cuda.cuMemFree_v2(a->address); /* as above */
     motet_cuda_leave(&scope);
 }
 
-static motet_result make(motet_gpu *gpu, size_t bytes, allocation *a)
+static motet_result make(motet_gpu *gpu, size_t bytes, motet_gpu_allocation *a)
 {
     CUresult error = CUDA_ERROR_NOT_SUPPORTED;
     motet_cuda_scope scope;
     motet_result result = MOTET_ERR_DEVICE;
 
-    a->gpu = gpu;
     MOTET_TRY(motet_cuda_enter_relaxed(gpu, &scope), "memory");
     if (gpu->facts.share_fd)
         result = make_mapped(gpu, bytes, a, &error);
@@ -180,163 +157,37 @@ static motet_result make(motet_gpu *gpu, size_t bytes, allocation *a)
 
 motet_result motet_cuda_alloc(motet_gpu *gpu, size_t bytes, motet_gpu_memory *out)
 {
-    allocation *a;
-    motet_result result;
-
-    if (bytes == 0 || bytes > SIZE_MAX / 2)
-        return motet_fail(MOTET_ERR_ARGUMENT, "allocate %zu bytes, need 1..%zu", bytes,
-                SIZE_MAX / 2);
-    a = calloc(1, sizeof(*a));
-    if (a == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "allocate %zu bytes", bytes);
-    result = make(gpu, bytes, a);
-    if (result != MOTET_OK) {
-        free(a);
-        return motet_error_wrap(result, "allocate %zu bytes on device %d (%s)", bytes,
-                gpu->ordinal, gpu->facts.name);
-    }
-    pthread_mutex_lock(&lock);
-    a->id = next_id++;
-    a->next = allocations;
-    allocations = a;
-    pthread_mutex_unlock(&lock);
-    *out = (motet_gpu_memory){ .address = a->address, .bytes = a->bytes, .owned = a };
-    return MOTET_OK;
-}
-
-/* With the lock held: where the allocation that holds @p address is listed. */
-static allocation **listed(uint64_t address)
-{
-    allocation **at = &allocations;
-
-    while (*at != NULL && address - (*at)->address >= (*at)->bytes)
-        at = &(*at)->next;
-    return at;
-}
-
-/* With the lock held: take *at out of the list if nobody uses it any more, else NULL. */
-static allocation *take_unused(allocation **at)
-{
-    allocation *a = *at;
-
-    if (a == NULL || !a->freed || a->holds != 0)
-        return NULL;
-    *at = a->next;
-    return a;
-}
-
-static void discard(allocation *a)
-{
-    if (a != NULL)
-        unmake(a);
-    free(a);
-}
-
-void motet_cuda_hold(uint64_t address)
-{
-    allocation *a;
-
-    pthread_mutex_lock(&lock);
-    a = *listed(address);
-    if (a != NULL)
-        a->holds++;
-    pthread_mutex_unlock(&lock);
-}
-
-void motet_cuda_release(uint64_t address)
-{
-    allocation **at, *unused;
-
-    pthread_mutex_lock(&lock);
-    at = listed(address);
-    if (*at != NULL && (*at)->holds != 0)
-        (*at)->holds--;
-    unused = take_unused(at);
-    pthread_mutex_unlock(&lock);
-    discard(unused);
-}
-
-motet_result motet_cuda_free_at(uint64_t address)
-{
-    allocation **at, *unused = NULL;
-    bool known;
-
-    pthread_mutex_lock(&lock);
-    at = listed(address);
-    known = *at != NULL && (*at)->address == address && !(*at)->freed;
-    if (known) {
-        (*at)->freed = true;
-        unused = take_unused(at);
-    }
-    pthread_mutex_unlock(&lock);
-    discard(unused);
-    return known
-            ? MOTET_OK
-            : motet_fail(MOTET_ERR_ARGUMENT,
-                      "free 0x%llx: it was not allocated here, or was freed already",
-                      (unsigned long long)address);
+    return motet_gpu_allocate(&motet_cuda_memories, gpu, gpu->ordinal, bytes, out);
 }
 
 void motet_cuda_free(motet_gpu *gpu, motet_gpu_memory *memory)
 {
     (void)gpu;
-    if (memory->owned != NULL && motet_cuda_free_at(memory->address) != MOTET_OK)
-        motet_error_clear(); /* freed before */
-    *memory = (motet_gpu_memory){ .address = 0 };
+    motet_gpu_give_back(&motet_cuda_memories, memory);
 }
 
 /* ---- host memory ---- */
 
-static registration *registration_of(const void *memory)
+static motet_result enrol(motet_gpu *gpu, void *memory, size_t bytes, bool *ours_out)
 {
-    registration *r = registrations;
+    const CUresult error = motet_cuda.cuMemHostRegister_v2(memory, bytes,
+            CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 
-    while (r != NULL && r->memory != memory)
-        r = r->next;
-    return r;
+    (void)gpu;
+    *ours_out = error == CUDA_SUCCESS;
+    return error == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+            ? MOTET_OK
+            : motet_cuda_check(error, "cuMemHostRegister_v2", __FILE__, __LINE__);
 }
 
-/* Count one more holder of @p memory; false without memory for that. */
-static bool note_registration(void *memory, bool ours)
+static void dismiss(motet_gpu *gpu, void *memory)
 {
-    registration *fresh = calloc(1, sizeof(*fresh)), *r;
-
-    pthread_mutex_lock(&lock);
-    r = registration_of(memory);
-    if (r == NULL && fresh != NULL) {
-        r = fresh;
-        r->memory = memory;
-        r->next = registrations;
-        registrations = r;
-        fresh = NULL;
-    }
-    if (r != NULL) {
-        r->holds++;
-        r->ours |= ours;
-    }
-    pthread_mutex_unlock(&lock);
-    free(fresh);
-    return r != NULL;
+    (void)gpu;
+    (void)motet_cuda.cuMemHostUnregister(memory); /* fails only with the context gone */
 }
 
-/* Count one holder less; true if the driver must now let go of @p memory. */
-static bool drop_registration(const void *memory)
-{
-    registration **at = &registrations, *last = NULL;
-    bool ours = false;
-
-    pthread_mutex_lock(&lock);
-    while (*at != NULL && (*at)->memory != memory)
-        at = &(*at)->next;
-    if (*at != NULL && --(*at)->holds == 0) {
-        last = *at;
-        *at = last->next;
-        ours = last->ours;
-    }
-    pthread_mutex_unlock(&lock);
-    free(last);
-    return ours;
-}
+motet_gpu_memories motet_cuda_memories =
+        MOTET_GPU_MEMORIES_INIT(make, unmake, false, enrol, dismiss);
 
 motet_result motet_cuda_register_host(motet_gpu *gpu, void *memory, size_t bytes,
         uint64_t *device_address_out)
@@ -344,21 +195,14 @@ motet_result motet_cuda_register_host(motet_gpu *gpu, void *memory, size_t bytes
     CUdeviceptr address = 0;
     motet_cuda_scope scope;
     motet_result result;
-    CUresult error;
 
     MOTET_TRY(motet_cuda_enter_relaxed(gpu, &scope), "register host memory");
-    error = motet_cuda.cuMemHostRegister_v2(memory, bytes,
-            CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (error == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
-        result = MOTET_OK;
-    else
-        result = motet_cuda_check(error, "cuMemHostRegister_v2", __FILE__, __LINE__);
-    if (result == MOTET_OK)
+    result = motet_gpu_enrol(&motet_cuda_memories, gpu, memory, bytes);
+    if (result == MOTET_OK) {
         result = CUDA(cuMemHostGetDevicePointer_v2, &address, memory, 0);
-    if (result == MOTET_OK && !note_registration(memory, error == CUDA_SUCCESS))
-        result = motet_fail_errno(MOTET_ERR_SYSTEM, "note of registered memory");
-    if (result != MOTET_OK && error == CUDA_SUCCESS)
-        (void)motet_cuda.cuMemHostUnregister(memory); /* registered above */
+        if (result != MOTET_OK)
+            motet_gpu_dismiss(&motet_cuda_memories, gpu, memory);
+    }
     motet_cuda_leave(&scope);
     if (result != MOTET_OK)
         return motet_error_wrap(result,
@@ -372,32 +216,13 @@ void motet_cuda_unregister_host(motet_gpu *gpu, void *memory)
 {
     motet_cuda_scope scope;
 
-    if (!drop_registration(memory) || motet_cuda_enter_relaxed(gpu, &scope) != MOTET_OK)
+    if (motet_cuda_enter_relaxed(gpu, &scope) != MOTET_OK)
         return;
-    (void)motet_cuda.cuMemHostUnregister(memory); /* fails only with the context gone */
+    motet_gpu_dismiss(&motet_cuda_memories, gpu, memory);
     motet_cuda_leave(&scope);
 }
 
 /* ---- what an address is ---- */
-
-/* What alloc() gave: known without the driver. */
-static bool is_own(uint64_t address, motet_pointer *out)
-{
-    const allocation *a;
-
-    pthread_mutex_lock(&lock);
-    a = allocations;
-    while (a != NULL && address - a->address >= a->bytes)
-        a = a->next;
-    if (a != NULL)
-        *out = (motet_pointer){ .kind = MOTET_POINTER_DEVICE,
-            .ordinal = a->gpu->ordinal,
-            .base = a->address,
-            .bytes = a->bytes,
-            .buffer_id = a->id };
-    pthread_mutex_unlock(&lock);
-    return a != NULL;
-}
 
 /* Memory that its owner mapped: the driver's buffer number stands for the addresses, whose
  * memory may be exchanged, so the memory's own number is wanted; old drivers have none. */
@@ -448,14 +273,17 @@ motet_result motet_cuda_pointer(uint64_t address, motet_pointer *out)
 {
     motet_cuda_scope scope = { .pushed = false };
     CUcontext now = NULL;
+    motet_gpu_allocation own;
     const motet_gpu *any;
     looked_up l;
     bool known;
 
     *out = (motet_pointer){ .kind = MOTET_POINTER_UNKNOWN, .ordinal = -1 };
     MOTET_TRY(motet_cuda_open(), "look at an address");
-    if (is_own(address, out))
+    if (motet_gpu_allocation_at(&motet_cuda_memories, address, &own)) {
+        *out = motet_gpu_own_pointer(&own); /* known without the driver */
         return MOTET_OK;
+    }
     any = motet_cuda_gpu_any();
     if (any != NULL && motet_cuda.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == NULL)
         MOTET_TRY(motet_cuda_enter(any, &scope), "look at an address");

@@ -1,50 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of one process in another. An export names the allocation by its owner's token
- * and number, so that two imports of it share one mapping. A freed allocation's mapping
- * elsewhere stays valid until it is given up there; its successor at the same address has
- * another number.
+ * Memory of one process in another, by descriptor or by handle, and of one device for
+ * another.
  */
 #include "device/cuda.h"
 
-#include "base/clock.h"
-
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
-
-typedef enum import_state { IMPORT_BUSY, IMPORT_READY, IMPORT_FAILED } import_state;
-
-typedef struct import {
-    struct import *next;
-    /* what it is */
-    motet_gpu *gpu;
-    uint32_t kind;
-    uint64_t process, buffer_id, base;
-    /* where it is here */
-    uint64_t address, bytes;
-    unsigned holds;
-    import_state state;
-} import;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static import *imports;
-
-static pthread_once_t token_once = PTHREAD_ONCE_INIT;
-static uint64_t token;
-
-/* Random: process ids repeat, in containers they are all alike. */
-static void make_token(void)
-{
-    if (getrandom(&token, sizeof(token), GRND_NONBLOCK) != (ssize_t)sizeof(token) ||
-            token == 0)
-        token = motet_wall_ns() ^ (uint64_t)getpid() << 40 ^ 1;
-}
 
 /* ---- exports ---- */
 
@@ -112,24 +75,15 @@ static motet_result export_inside(const motet_gpu *gpu, uint64_t base,
 motet_result motet_cuda_export(motet_gpu *gpu, uint64_t address, motet_gpu_export *out,
         int *fd_out)
 {
-    motet_gpu_export export = { .kind = MOTET_GPU_EXPORT_NONE, .address = address };
+    motet_gpu_export export;
     motet_pointer pointer;
     motet_cuda_scope scope;
     motet_result result;
     int fd = -1;
 
-    pthread_once(&token_once, make_token);
     MOTET_TRY(motet_cuda_pointer(address, &pointer), "export");
-    if (pointer.kind != MOTET_POINTER_DEVICE || pointer.bytes == 0)
-        return motet_fail(MOTET_ERR_ARGUMENT,
-                "export 0x%llx: it is not memory of a device",
-                (unsigned long long)address);
-    export.process = token;
-    export.ordinal = pointer.ordinal;
-    export.bytes = pointer.bytes;
-    export.offset = address - pointer.base;
-    export.buffer_id = pointer.buffer_id;
-    snprintf(export.identity, sizeof(export.identity), "%s", gpu->facts.identity);
+    MOTET_TRY(motet_gpu_describe_export(&gpu->facts, address, &pointer, &export),
+            "export");
     MOTET_TRY(motet_cuda_enter_relaxed(gpu, &scope), "export");
     result = export_inside(gpu, pointer.base, &export, &fd);
     motet_cuda_leave(&scope);
@@ -203,45 +157,13 @@ static motet_result import_here(motet_gpu *gpu, const motet_gpu_export *e,
             MOTET_TRY(enable_peer(owner, gpu), "peer access");
         }
     }
-    motet_cuda_hold(e->address);
-    *out = (motet_gpu_memory){ .address = e->address, .bytes = e->bytes - e->offset };
+    motet_gpu_import_in_place(&motet_cuda_memories, e, out);
     return MOTET_OK;
 }
 
 /* ---- imports from other processes ---- */
 
-/* With the lock held; waits for one that is being made. NULL: there is none. */
-static import *find(const motet_gpu *gpu, const motet_gpu_export *e)
-{
-    const uint64_t base = e->address - e->offset;
-    import *i = imports;
-
-    while (i != NULL &&
-            (e->buffer_id == 0 || i->gpu != gpu || i->kind != e->kind ||
-                    i->process != e->process || i->buffer_id != e->buffer_id ||
-                    i->base != base))
-        i = i->next;
-    if (i != NULL)
-        i->holds++;
-    while (i != NULL && i->state == IMPORT_BUSY)
-        pthread_cond_wait(&changed, &lock);
-    return i;
-}
-
-/* With the lock held: one holder less; the import if that was the last one, taken out. */
-static import *drop(import *i)
-{
-    import **at = &imports;
-
-    if (--i->holds != 0)
-        return NULL;
-    while (*at != i)
-        at = &(*at)->next;
-    *at = i->next;
-    return i;
-}
-
-static motet_result open_fd(motet_gpu *gpu, int fd, import *i)
+static motet_result open_fd(motet_gpu *gpu, int fd, motet_gpu_import *i)
 {
     CUmemGenericAllocationHandle handle = 0;
     motet_result result;
@@ -259,7 +181,8 @@ static motet_result open_fd(motet_gpu *gpu, int fd, import *i)
     return result;
 }
 
-static motet_result open_handle(motet_gpu *gpu, const motet_gpu_export *e, import *i)
+static motet_result open_handle(motet_gpu *gpu, const motet_gpu_export *e,
+        motet_gpu_import *i)
 {
     CUipcMemHandle handle;
     CUdeviceptr address = 0;
@@ -276,7 +199,7 @@ static motet_result open_handle(motet_gpu *gpu, const motet_gpu_export *e, impor
 }
 
 static motet_result open_import(motet_gpu *gpu, const motet_gpu_export *e, int fd,
-        import *i)
+        motet_gpu_import *i)
 {
     motet_cuda_scope scope;
     motet_result result;
@@ -288,104 +211,30 @@ static motet_result open_import(motet_gpu *gpu, const motet_gpu_export *e, int f
     return result;
 }
 
-/* Not under the lock: the driver may wait for a kernel that waits for another thread. */
-static motet_result finish(motet_gpu *gpu, const motet_gpu_export *e, int fd, import *i)
+static void close_import(motet_gpu *gpu, const motet_gpu_import *i)
 {
-    motet_result result = open_import(gpu, e, fd, i);
-    import *last = NULL;
+    motet_cuda_scope scope;
 
-    pthread_mutex_lock(&lock);
-    i->state = result == MOTET_OK ? IMPORT_READY : IMPORT_FAILED;
-    pthread_cond_broadcast(&changed);
-    if (result != MOTET_OK)
-        last = drop(i);
-    pthread_mutex_unlock(&lock);
-    free(last);
-    return result;
+    if (motet_cuda_enter_relaxed(gpu, &scope) != MOTET_OK)
+        return;
+    if (i->kind == MOTET_GPU_EXPORT_FD)
+        motet_cuda_unmap(i->address, i->bytes);
+    else
+        (void)motet_cuda.cuIpcCloseMemHandle(i->address); /* opened by us */
+    motet_cuda_leave(&scope);
 }
 
-static motet_result check_export(const motet_gpu_export *e, int fd)
-{
-    if (e->kind != MOTET_GPU_EXPORT_FD && e->kind != MOTET_GPU_EXPORT_HANDLE)
-        return motet_fail(MOTET_ERR_DEVICE,
-                "memory of %.95s cannot be shared with another process", e->identity);
-    if (e->kind == MOTET_GPU_EXPORT_FD && fd < 0)
-        return motet_fail(MOTET_ERR_INTERNAL,
-                "memory of %.95s came without its descriptor", e->identity);
-    if (e->bytes == 0 || e->offset >= e->bytes || e->address < e->offset)
-        return motet_fail(MOTET_ERR_REMOTE,
-                "memory of %.95s: offset %llu of %llu bytes makes no sense",
-                e->identity, (unsigned long long)e->offset,
-                (unsigned long long)e->bytes);
-    return MOTET_OK;
-}
+static motet_gpu_imports imports = MOTET_GPU_IMPORTS_INIT(open_import, close_import);
 
 motet_result motet_cuda_import(motet_gpu *gpu, const motet_gpu_export *exported,
         uint64_t own_process, int fd, motet_gpu_memory *out)
 {
-    motet_result result = MOTET_OK;
-    import *fresh, *i, *last = NULL;
-
     if (exported->process == own_process)
         return import_here(gpu, exported, out);
-    MOTET_TRY(check_export(exported, fd), "import");
-    fresh = calloc(1, sizeof(*fresh));
-    if (fresh == NULL)
-        return motet_fail_errno(MOTET_ERR_SYSTEM, "import");
-    *fresh = (import){ .gpu = gpu,
-        .kind = exported->kind,
-        .process = exported->process,
-        .buffer_id = exported->buffer_id,
-        .base = exported->address - exported->offset,
-        .bytes = exported->bytes,
-        .holds = 1,
-        .state = IMPORT_BUSY };
-    pthread_mutex_lock(&lock);
-    i = find(gpu, exported);
-    if (i == NULL) {
-        fresh->next = imports;
-        imports = fresh;
-    } else if (i->state == IMPORT_FAILED) {
-        last = drop(i);
-        result = motet_fail(MOTET_ERR_DEVICE,
-                "another thread failed to map it at the same time");
-    }
-    pthread_mutex_unlock(&lock);
-    free(last);
-    if (i == NULL)
-        result = finish(gpu, exported, fd, i = fresh);
-    else
-        free(fresh);
-    if (result != MOTET_OK)
-        return motet_error_wrap(result, "memory of %.95s on device %d",
-                exported->identity, gpu->ordinal);
-    *out = (motet_gpu_memory){ .address = i->address + exported->offset,
-        .bytes = exported->bytes - exported->offset,
-        .owned = i };
-    return MOTET_OK;
+    return motet_gpu_import_shared(&imports, gpu, gpu->ordinal, exported, fd, out);
 }
 
 void motet_cuda_unimport(motet_gpu *gpu, motet_gpu_memory *memory)
 {
-    import *last = NULL;
-    motet_cuda_scope scope;
-
-    if (memory->owned != NULL) {
-        pthread_mutex_lock(&lock);
-        last = drop(memory->owned);
-        pthread_mutex_unlock(&lock);
-    } else if (memory->address != 0) {
-        motet_cuda_release(memory->address);
-    }
-    *memory = (motet_gpu_memory){ .address = 0 };
-    if (last == NULL)
-        return;
-    if (motet_cuda_enter_relaxed(gpu, &scope) == MOTET_OK) {
-        if (last->kind == MOTET_GPU_EXPORT_FD)
-            motet_cuda_unmap(last->address, last->bytes);
-        else
-            (void)motet_cuda.cuIpcCloseMemHandle(last->address); /* opened by us */
-        motet_cuda_leave(&scope);
-    }
-    free(last);
+    motet_gpu_unimport_any(&imports, &motet_cuda_memories, gpu, memory);
 }

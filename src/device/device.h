@@ -17,6 +17,7 @@
 typedef enum motet_device_kind {
     MOTET_DEVICE_KIND_CPU,
     MOTET_DEVICE_KIND_CUDA,
+    MOTET_DEVICE_KIND_HIP,
     MOTET_DEVICE_NUM_KINDS
 } motet_device_kind;
 
@@ -24,7 +25,9 @@ typedef enum motet_device_kind {
 typedef enum motet_device_choice {
     MOTET_CHOOSE_AUTO,
     MOTET_CHOOSE_CPU,
-    MOTET_CHOOSE_GPU
+    MOTET_CHOOSE_GPU,
+    MOTET_CHOOSE_CUDA,
+    MOTET_CHOOSE_HIP
 } motet_device_choice;
 
 typedef struct motet_device_info {
@@ -72,21 +75,28 @@ typedef struct motet_device_ops {
 
 extern const motet_device_ops motet_device_cpu;
 extern const motet_device_ops motet_device_cuda;
+extern const motet_device_ops motet_device_hip;
 
 /** The table of NVIDIA's driver API: motet_device_cuda.gpu. */
 extern const motet_gpu_ops motet_gpu_cuda;
+/** The table of AMD's runtime API: motet_device_hip.gpu. */
+extern const motet_gpu_ops motet_gpu_hip;
 
 /** All kinds, best first, ended by NULL. */
 extern const motet_device_ops *const motet_devices[];
 
 /**
  * The device kind that @p choice, MOTET_DEVICE and this process's surroundings give. The
- * automatic choice is a GPU wherever a driver shows one.
+ * automatic choice is a GPU wherever a driver shows one: the kind whose runtime the process
+ * has mapped, else the first that the library's flavour lists (motet_conf_gpus).
  * @retval MOTET_ERR_DEVICE a GPU was asked for or expected (a driver is mapped, or a
  *         *_VISIBLE_DEVICES is set) and none can be used; the sentence names the sign.
  */
 MOTET_MUST_USE motet_result motet_device_choose(const motet_params *params,
         motet_device_choice choice, const motet_device_ops **ops_out);
+
+/** The choice that falls on @p kind again: for a communicator made from another. */
+motet_device_choice motet_device_choice_of(motet_device_kind kind);
 
 /** motet_device_choose() with the environment as it is now. */
 MOTET_MUST_USE motet_result motet_device_choose_now(motet_device_choice choice,

@@ -52,6 +52,14 @@ typedef struct motet_gpu_facts {
     bool launch_blocks;
     /** Why captured streams cannot be served ("libcuda.so.1 lacks …"); "" if they can. */
     char no_capture[384];
+    /**
+     * It may send atomic read-modify-writes to host memory: as the runtime says, and as
+     * the kernel's driver says of its link; 1, 0, −1 unknown. Reported, never needed.
+     */
+    int host_atomics, link_atomics;
+    /** Why kernels of several streams may wait for each other though all could run, and
+     *  what to do about it; "" if they may not. */
+    char queue_hint[256];
 } motet_gpu_facts;
 
 /** Device memory that other processes and devices may map. */
@@ -145,7 +153,8 @@ typedef struct motet_gpu_ops {
     /* ---- memory ---- */
     /** Zeroed, aligned to 2 MiB where it can be exported, else to 256 bytes. */
     motet_result (*alloc)(motet_gpu *gpu, size_t bytes, motet_gpu_memory *out);
-    /** Idempotent; the memory's users are the caller's business. */
+    /** Idempotent; the memory's users are the caller's business. May wait for all that
+     *  the device runs. */
     void (*free)(motet_gpu *gpu, motet_gpu_memory *memory);
     /**
      * Describe memory of this process for peers: what alloc() gave, or any address.
@@ -165,10 +174,12 @@ typedef struct motet_gpu_ops {
      */
     motet_result (*import)(motet_gpu *gpu, const motet_gpu_export *exported,
             uint64_t own_process, int fd, motet_gpu_memory *out);
+    /** May wait for all that the device runs, as free(). */
     void (*unimport)(motet_gpu *gpu, motet_gpu_memory *memory);
     /**
      * Make host memory (any mapping, page aligned) visible to the device, coherent. The
-     * same memory may be registered for several devices, each with its own unregister.
+     * same memory may be registered for several devices, each with its own unregister,
+     * which may wait for all that its device runs.
      */
     motet_result (*register_host)(motet_gpu *gpu, void *memory, size_t bytes,
             uint64_t *device_address_out);
@@ -246,5 +257,18 @@ typedef struct motet_gpu_ops {
     /** What the device says of itself: MOTET_OK, or a sticky error as a sentence. */
     motet_result (*health)(motet_gpu *gpu);
 } motet_gpu_ops;
+
+/**
+ * Wait, without occupying the runtime, until @p stream is idle.
+ * @retval MOTET_IN_PROGRESS it still works at @p deadline_ns
+ */
+MOTET_MUST_USE motet_result motet_gpu_await(const motet_gpu_ops *ops, motet_gpu *gpu,
+        void *stream, uint64_t deadline_ns);
+
+/**
+ * @p gpu runs a kernel that will never leave. From now on what would wait for the device
+ * (free, unimport, unregister_host) leaves its memory where it is, which is said once.
+ */
+void motet_gpu_give_up(const motet_gpu_ops *ops, motet_gpu *gpu);
 
 #endif

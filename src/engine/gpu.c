@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gpu.h"
 
+#include "base/log.h"
+
 #include <string.h>
 
 /* Names of the kernels, by protocol: for copies, for reductions. */
@@ -21,6 +23,7 @@ static motet_result find_kernels(motet_gpu_engine *g, void *module)
                                   &g->collective[p][i]),
                         "find the kernels");
     MOTET_TRY(motet_gpu_small_find(g, module), "find the kernels");
+    MOTET_TRY(motet_gpu_copies_init(g, module), "prepare copies");
     return ops->function(g->link->gpu, module, "motet_pairs", &g->pairs);
 }
 
@@ -38,6 +41,8 @@ void motet_gpu_engine_release(motet_gpu_engine *g)
     if (g->join != NULL)
         g->link->ops->event_destroy(g->link->gpu, g->join);
     g->join = NULL;
+    motet_gpu_look_end(g);
+    motet_gpu_copies_release(g);
 }
 
 /* ---- order ---- */
@@ -70,12 +75,13 @@ static motet_result enter_capture(motet_gpu_engine *g, void *stream,
         return motet_error_wrap(result, "begin a capture");
     }
     g->capture = state->capture;
+    g->capture_stream = stream;
     g->leaf = NULL;
     return MOTET_OK;
 }
 
 /* What runs on @p stream next runs after all that this communicator was given before. */
-static motet_result order_before(motet_gpu_engine *g, void *stream,
+motet_result motet_gpu_order_before(motet_gpu_engine *g, void *stream,
         const motet_stream_state *state)
 {
     const motet_gpu_ops *ops = g->link->ops;
@@ -102,7 +108,7 @@ static motet_result order_before(motet_gpu_engine *g, void *stream,
     return ops->event_wait(gpu, g->link->order, stream, false);
 }
 
-static motet_result order_after(motet_gpu_engine *g, void *stream,
+motet_result motet_gpu_order_after(motet_gpu_engine *g, void *stream,
         const motet_stream_state *state)
 {
     const motet_gpu_ops *ops = g->link->ops;
@@ -169,20 +175,20 @@ motet_result motet_gpu_stream_state(motet_gpu_engine *g, void *stream,
 motet_result motet_gpu_enqueue(motet_gpu_engine *g, const motet_launch *launch,
         void *stream, const motet_stream_state *state)
 {
-    motet_result result = order_before(g, stream, state);
+    motet_result result = motet_gpu_order_before(g, stream, state);
 
     if (result == MOTET_OK)
         result = g->link->ops->launch(g->link->gpu, launch, stream);
     if (result == MOTET_OK)
-        result = order_after(g, stream, state);
-    if (result == MOTET_OK)
-        return MOTET_OK;
+        result = motet_gpu_order_after(g, stream, state);
+    if (result == MOTET_OK || g->unrecorded)
+        return result;
     return motet_engine_fail(g->engine, result, g->engine->rank,
             "rank %d cannot enqueue its part: %s", g->engine->rank,
             motet_error_trail());
 }
 
-static void fill_common(const motet_gpu_engine *g, motet_gpu_args *args)
+void motet_gpu_fill_common(const motet_gpu_engine *g, motet_gpu_args *args)
 {
     const motet_gpu_link *link = g->link;
 
@@ -190,6 +196,9 @@ static void fill_common(const motet_gpu_engine *g, motet_gpu_args *args)
     args->own = (uint8_t *)(uintptr_t)link->own.address;
     for (int r = 0; r < link->nranks; r++)
         args->arena[r] = (uint8_t *)(uintptr_t)link->at[r];
+    for (int i = 0; i < MOTET_GPU_INBOXES; i++)
+        args->inbox[i] = (uint8_t *)(uintptr_t)link->inbox[i];
+    args->hosted = link->hosted;
     args->control = (motet_gpu_control *)(uintptr_t)link->control_device;
     args->layout = link->layout;
     args->rank = (uint32_t)link->rank;
@@ -229,7 +238,7 @@ static void fill_offer(const motet_gpu_engine *g, const motet_gpu_plan *plan,
 static void fill_args(const motet_gpu_engine *g, const motet_op *op,
         const motet_gpu_plan *plan, uint32_t fingerprint, motet_gpu_args *args)
 {
-    fill_common(g, args);
+    motet_gpu_fill_common(g, args);
     args->blocks = plan->blocks;
     args->send_mask = plan->send_mask;
     args->recv_mask = plan->recv_mask;
@@ -282,6 +291,19 @@ static motet_result launch_any(motet_gpu_engine *g, const motet_op *op,
     return motet_gpu_enqueue(g, &launch, stream, state);
 }
 
+/* Once for a communicator. */
+static void say_policy(motet_gpu_engine *g, const motet_op *op,
+        const motet_gpu_plan *plan)
+{
+    if (!g->constants.zero || g->said_policy || plan->protocol == MOTET_GPU_COPIES ||
+            plan->protocol == MOTET_GPU_NOTHING || g->unrecorded)
+        return;
+    g->said_policy = true;
+    motet_info(MOTET_SUB_COLL,
+            "rank %d CTA policy ZERO: copy engines do not serve %s, kernels do",
+            g->engine->rank, motet_kind_table[op->kind].name);
+}
+
 motet_result motet_gpu_collective(motet_gpu_engine *g, const motet_op *op,
         const void *given)
 {
@@ -299,6 +321,7 @@ motet_result motet_gpu_collective(motet_gpu_engine *g, const motet_op *op,
         return result;
     motet_gpu_plan_make(op, engine->rank, engine->nranks, &g->constants, g->limit,
             &plan);
+    say_policy(g, op, &plan);
     call.algorithm = plan.protocol;
     call.collective = (uint32_t)++engine->seq;
     if (!g->unrecorded) {
@@ -311,9 +334,13 @@ motet_result motet_gpu_collective(motet_gpu_engine *g, const motet_op *op,
             motet_recorder_end(record, result);
         return result;
     }
-    result = motet_gpu_small_fits(g, op, &plan)
-            ? motet_gpu_small(g, op, &plan, call.fingerprint, stream, &state)
-            : launch_any(g, op, &plan, call.fingerprint, stream, &state);
+    if (plan.protocol == MOTET_GPU_COPIES)
+        result = motet_gpu_copies_collective(g, op, &plan, call.fingerprint, stream,
+                &state);
+    else if (motet_gpu_small_fits(g, op, &plan))
+        result = motet_gpu_small(g, op, &plan, call.fingerprint, stream, &state);
+    else
+        result = launch_any(g, op, &plan, call.fingerprint, stream, &state);
     if (record != NULL && result != MOTET_OK)
         motet_recorder_end(record, result);
     else if (record != NULL)

@@ -13,6 +13,7 @@
 #ifndef MOTET_ENGINE_GPU_H
 #define MOTET_ENGINE_GPU_H
 
+#include "engine/gpu_copies.h"
 #include "engine/wait.h"
 #include "plan/gpu.h"
 #include "transport/gpu.h"
@@ -35,17 +36,19 @@ typedef struct motet_gpu_window {
     motet_gpu_memory part[MOTET_GPU_RANKS];
 } motet_gpu_window;
 
-typedef struct motet_gpu_engine {
+struct motet_gpu_engine {
     motet_engine *engine; /* failure, peers, recorder: as for CPU ranks               */
     motet_gpu_link *link;
     motet_gpu_constants constants;
     uint32_t limit; /* most blocks of a grid: alike on all ranks                      */
+    bool said_policy; /* that CTA policy ZERO is not kept everywhere                   */
     bool unrecorded; /* what runs is nobody's operation: a proof                      */
     bool mixing; /* captured and eager use may alternate                           */
     void *collective[MOTET_GPU_NUM_PROTOCOLS]
                     [2];              /* copies, reduces; NULL: it does not */
     void *small[MOTET_GPU_NUM_SMALL]; /* see gpu_small.c */
     void *pairs;
+    motet_gpu_copies copies;
 
     motet_gpu_window window[MOTET_GPU_WINDOWS];
     int windows; /* in use: alike on all ranks, since registering is collective       */
@@ -67,7 +70,8 @@ typedef struct motet_gpu_engine {
     motet_op waiting_op;
     uint32_t waiting_position;
     int waiting_peer; /* −1: nothing waits */
-} motet_gpu_engine;
+    bool busy;        /* counted as working, by the watcher */
+};
 
 /**
  * Events and kernels of an engine whose engine, link, constants and limit are filled.
@@ -83,12 +87,23 @@ MOTET_MUST_USE motet_result motet_gpu_collective(motet_gpu_engine *g,
 /** Enqueue the sends and receives of one group, which progress together. */
 MOTET_MUST_USE motet_result motet_gpu_pairs(motet_gpu_engine *g,
         motet_transfer *transfers, int count, const void *stream);
+/** Would copy engines move one of them? Then the group cannot be captured. */
+bool motet_gpu_pairs_by_copies(const motet_gpu_engine *g,
+        const motet_transfer *transfers, int count);
 
 /* ---- shared by the files of this subsystem ---- */
 
 /** The state of the caller's stream; refuses a capture that has failed. */
 MOTET_MUST_USE motet_result motet_gpu_stream_state(motet_gpu_engine *g, void *stream,
         motet_stream_state *out);
+/** What @p stream gets next runs after all that this communicator was given before … */
+MOTET_MUST_USE motet_result motet_gpu_order_before(motet_gpu_engine *g, void *stream,
+        const motet_stream_state *state);
+/** … and before all that it is given from now on. */
+MOTET_MUST_USE motet_result motet_gpu_order_after(motet_gpu_engine *g, void *stream,
+        const motet_stream_state *state);
+/** What the arguments of all operations have in common; the rest becomes 0. */
+void motet_gpu_fill_common(const motet_gpu_engine *g, motet_gpu_args *args);
 /** Launch on @p stream in this communicator's order; a failure fails the communicator. */
 MOTET_MUST_USE motet_result motet_gpu_enqueue(motet_gpu_engine *g,
         const motet_launch *launch, void *stream, const motet_stream_state *state);
@@ -114,5 +129,7 @@ motet_result motet_gpu_failure(motet_gpu_engine *g);
 
 /** What kernels report: ended, waiting since, failed. The watcher calls it. */
 motet_result motet_gpu_look(motet_gpu_engine *g, uint64_t now_ns);
+/** No look follows: it counts no longer among those that work. */
+void motet_gpu_look_end(motet_gpu_engine *g);
 
 #endif

@@ -127,6 +127,22 @@ static void begin_wait(motet_gpu_engine *g, int peer, uint32_t position,
     g->wait.start_ns = now_ns;
 }
 
+/* Communicators of this process with work under way: where streams share hardware queues,
+ * the one may lie behind the other. */
+static _Atomic int busy_engines;
+
+static void count_busy(motet_gpu_engine *g, bool busy)
+{
+    if (busy != g->busy)
+        atomic_fetch_add(&busy_engines, busy ? 1 : -1);
+    g->busy = busy;
+}
+
+void motet_gpu_look_end(motet_gpu_engine *g)
+{
+    count_busy(g, false);
+}
+
 static motet_result look_at_waits(motet_gpu_engine *g, uint64_t now_ns)
 {
     uint32_t position;
@@ -140,6 +156,9 @@ static motet_result look_at_waits(motet_gpu_engine *g, uint64_t now_ns)
     }
     if (g->waiting_peer != peer || g->waiting_position != position)
         begin_wait(g, peer, position, now_ns);
+    g->wait.hint = atomic_load(&busy_engines) > 1
+            ? g->link->ops->facts(g->link->gpu)->queue_hint
+            : NULL;
     return motet_wait_look(&g->wait, peer, now_ns);
 }
 
@@ -147,6 +166,7 @@ motet_result motet_gpu_look(motet_gpu_engine *g, uint64_t now_ns)
 {
     motet_result result = motet_gpu_failure(g);
 
+    count_busy(g, g->waiting_peer >= 0 || running_record(g) != NULL);
     if (result == MOTET_OK)
         result = look_at_waits(g, now_ns);
     end_records(g);

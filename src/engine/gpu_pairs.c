@@ -59,10 +59,16 @@ static void rank_all(const motet_gpu_engine *g, motet_transfer *transfers, int c
     qsort(out, (size_t)count, sizeof(*out), compare);
 }
 
+/* Of a grid that all ranks have room for, and the layout has words for. */
+static uint32_t half_of_grid(const motet_gpu_engine *g)
+{
+    return (g->limit < g->constants.blocks ? g->limit : g->constants.blocks) / 2;
+}
+
 /* Blocks of each half of the grid that one distance gets. */
 static uint32_t blocks_of_distance(const motet_gpu_engine *g)
 {
-    uint32_t half = g->limit / 2, peers = (uint32_t)g->engine->nranks - 1;
+    uint32_t half = half_of_grid(g), peers = (uint32_t)g->engine->nranks - 1;
 
     return half / peers == 0 ? 1 : half / peers;
 }
@@ -70,9 +76,10 @@ static uint32_t blocks_of_distance(const motet_gpu_engine *g)
 /* Where a transfer's blocks begin. Distances share blocks when there are too few. */
 static void place(const motet_gpu_engine *g, const ranked *r, motet_gpu_transfer *out)
 {
-    uint32_t half = g->limit / 2, each = blocks_of_distance(g);
+    uint32_t half = half_of_grid(g), each = blocks_of_distance(g);
     const motet_op *op = &r->transfer->op;
     bool receive = is_receive(r->transfer);
+    motet_gpu_pair_plan plan;
 
     *out = (motet_gpu_transfer){
         .buffer = receive ? op->recv : (uint8_t *)(uintptr_t)op->send,
@@ -80,8 +87,19 @@ static void place(const motet_gpu_engine *g, const ranked *r, motet_gpu_transfer
         .peer = (uint16_t)op->root,
         .receive = receive,
     };
-    out->blocks = (uint8_t)motet_gpu_pair_blocks(out->bytes, &g->constants, each);
+    motet_gpu_pair_plan_make(out->bytes, g->engine->nranks, &g->constants, each, &plan);
+    out->blocks = (uint8_t)plan.blocks;
     out->first = (receive ? half : 0) + (r->distance - 1) * each % half;
+}
+
+static motet_gpu_pair_plan plan_of(const motet_gpu_engine *g, const motet_op *op)
+{
+    motet_gpu_pair_plan plan;
+
+    motet_gpu_pair_plan_make(motet_op_bytes(op), g->engine->nranks, &g->constants,
+            g->limit, &plan);
+    plan.copies = plan.copies && op->root != g->engine->rank;
+    return plan;
 }
 
 static motet_trace_op *record_of(motet_gpu_engine *g, const motet_op *op)
@@ -91,7 +109,7 @@ static motet_trace_op *record_of(motet_gpu_engine *g, const motet_op *op)
         .peer = op->root,
         .kind = (uint8_t)op->kind,
         .type = (uint8_t)op->type,
-        .algorithm = MOTET_ALG_PAIRS,
+        .algorithm = plan_of(g, op).copies ? MOTET_GPU_COPIES : MOTET_GPU_PAIRS,
         .fingerprint = motet_fingerprint(op->kind, op->type, 0, op->root, op->count, 0),
     };
 
@@ -111,6 +129,9 @@ static motet_result launch_some(motet_gpu_engine *g, const ranked *r, int count,
     args.own = (uint8_t *)(uintptr_t)link->own.address;
     for (int i = 0; i < link->nranks; i++)
         args.arena[i] = (uint8_t *)(uintptr_t)link->at[i];
+    for (int i = 0; i < MOTET_GPU_INBOXES; i++)
+        args.inbox[i] = (uint8_t *)(uintptr_t)link->inbox[i];
+    args.hosted = link->hosted;
     args.control = (motet_gpu_control *)(uintptr_t)link->control_device;
     args.layout = link->layout;
     args.rank = (uint32_t)link->rank;
@@ -149,22 +170,71 @@ static motet_result copy_own(motet_gpu_engine *g, const ranked *r, int count,
     return MOTET_OK;
 }
 
+bool motet_gpu_pairs_by_copies(const motet_gpu_engine *g,
+        const motet_transfer *transfers, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (plan_of(g, &transfers[i].op).copies)
+            return true;
+    return false;
+}
+
+/* Takes those for copy engines out of @p r, into @p out. */
+static int take_copies(const motet_gpu_engine *g, ranked *r, int *count,
+        motet_gpu_message *out)
+{
+    int kept = 0, taken = 0;
+
+    for (int i = 0; i < *count; i++) {
+        const motet_op *op = &r[i].transfer->op;
+        motet_gpu_pair_plan plan = plan_of(g, op);
+
+        if (plan.copies)
+            out[taken++] = (motet_gpu_message){ op, plan.step, plan.steps };
+        else
+            r[kept++] = r[i];
+    }
+    *count = kept;
+    return taken;
+}
+
+static motet_result launch_all(motet_gpu_engine *g, const ranked *r, int count,
+        void *stream, const motet_stream_state *state)
+{
+    for (int at = 0; at < count; at += MOTET_GPU_TRANSFERS) {
+        int some = count - at < MOTET_GPU_TRANSFERS ? count - at : MOTET_GPU_TRANSFERS;
+
+        MOTET_TRY(launch_some(g, r + at, some, stream, state), "pairs");
+    }
+    return MOTET_OK;
+}
+
+/* Kernels and copies move what they are given at the same time. */
 static motet_result run(motet_gpu_engine *g, ranked *r, int count, void *stream,
         const motet_stream_state *state)
 {
-    int others = 0;
+    motet_gpu_message few[2 * MOTET_GPU_RANKS], *messages = few;
+    motet_gpu_lanes lanes;
+    int others = 0, copies;
+    motet_result result;
 
     MOTET_TRY(copy_own(g, r, count, stream), "pairs");
     for (int i = 0; i < count; i++)
         if (r[i].distance != 0)
             r[others++] = r[i];
-    for (int at = 0; at < others; at += MOTET_GPU_TRANSFERS) {
-        int some =
-                others - at < MOTET_GPU_TRANSFERS ? others - at : MOTET_GPU_TRANSFERS;
-
-        MOTET_TRY(launch_some(g, r + at, some, stream, state), "pairs");
-    }
-    return MOTET_OK;
+    if (others > (int)(sizeof(few) / sizeof(*few)))
+        messages = malloc((size_t)others * sizeof(*messages));
+    if (messages == NULL)
+        return motet_fail_errno(MOTET_ERR_SYSTEM, "group of %d transfers", others);
+    copies = take_copies(g, r, &others, messages);
+    result = copies == 0 ? MOTET_OK : motet_gpu_copies_fork(g, stream, state, &lanes);
+    if (result == MOTET_OK)
+        result = launch_all(g, r, others, stream, state);
+    if (result == MOTET_OK && copies != 0)
+        result = motet_gpu_copies_messages(g, messages, copies, &lanes, state);
+    if (messages != few)
+        free(messages);
+    return result;
 }
 
 motet_result motet_gpu_pairs(motet_gpu_engine *g, motet_transfer *transfers, int count,
@@ -185,9 +255,9 @@ motet_result motet_gpu_pairs(motet_gpu_engine *g, motet_transfer *transfers, int
         return motet_fail_errno(MOTET_ERR_SYSTEM, "group of %d transfers", count);
     rank_all(g, transfers, count, r);
     for (int i = 0; i < count; i++)
-        transfers[i].record = record_of(g, &transfers[i].op);
+        transfers[i].record = g->unrecorded ? NULL : record_of(g, &transfers[i].op);
     result = run(g, r, count, stream, &state);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && !g->unrecorded; i++) {
         if (result != MOTET_OK)
             motet_recorder_end(transfers[i].record, result);
         else

@@ -60,6 +60,11 @@ static uint32_t threads_for(uint64_t each)
                                         : (uint32_t)packs;
 }
 
+static uint8_t *at(uint64_t address)
+{
+    return (uint8_t *)(uintptr_t)address;
+}
+
 static void fill(const motet_gpu_engine *g, const motet_op *op,
         const motet_gpu_plan *plan, uint32_t fingerprint, uint32_t ticket,
         motet_gpu_small_args *out)
@@ -67,13 +72,10 @@ static void fill(const motet_gpu_engine *g, const motet_op *op,
     const motet_gpu_link *link = g->link;
     const motet_gpu_layout *l = &link->layout;
     uint32_t rank = (uint32_t)link->rank;
-    uint8_t *arena = (uint8_t *)(uintptr_t)link->at[rank];
     bool needs_own = plan->send_mask != 0 || (plan->recv_mask >> rank & 1) != 0;
 
     *out = (motet_gpu_small_args){
         .state = (uint8_t *)(uintptr_t)link->own.address,
-        .lines = motet_gpu_line_at(arena, l, 0, 0),
-        .slots = motet_gpu_ll_at(arena, l, 0, 0, 0),
         .send = op->send,
         .recv = op->recv,
         .control = (motet_gpu_control *)(uintptr_t)link->control_device,
@@ -92,12 +94,15 @@ static void fill(const motet_gpu_engine *g, const motet_op *op,
         .fingerprint = fingerprint,
         .redop = (uint32_t)op->redop,
         .ticket = ticket,
+        .hosted = link->hosted,
     };
+    for (int i = 0; i < MOTET_GPU_INBOXES; i++) {
+        out->lines[i] = at(link->inbox[i] + motet_gpu_line_offset(l, 0, 0));
+        out->slots[i] = at(link->inbox[i] + motet_gpu_ll_offset(l, 0, 0, 0));
+    }
     for (int p = 0; p < link->nranks; p++) {
-        uint8_t *there = (uint8_t *)(uintptr_t)link->at[p];
-
-        out->to[p] = motet_gpu_ll_at(there, l, 0, 0, rank);
-        out->word[p] = motet_gpu_line_at(there, l, 0, rank);
+        out->to[p] = at(link->at[p] + motet_gpu_ll_offset(l, 0, 0, rank));
+        out->word[p] = at(link->at[p] + motet_gpu_line_offset(l, 0, rank));
     }
 }
 

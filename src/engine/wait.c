@@ -279,6 +279,7 @@ static motet_result look_at_clock(motet_wait *wait, int rank, uint64_t now_ns)
     uint64_t timeout = running->op->timeout_ms != 0
             ? running->op->timeout_ms * MOTET_NS_PER_MS
             : atomic_load_explicit(&engine->timeout_ns, memory_order_relaxed);
+    const char *hint = wait->hint != NULL ? wait->hint : "";
     char what[128], absent[256], silence[128];
 
     if (running->record != NULL && waited > RECORD_AFTER_NS) {
@@ -294,11 +295,13 @@ static motet_result look_at_clock(motet_wait *wait, int rank, uint64_t now_ns)
     name_silence(engine, rank, now_ns, silence, sizeof(silence));
     if (timeout != 0 && waited >= timeout)
         return motet_engine_fail(engine, MOTET_ERR_REMOTE, rank,
-                "rank %d has waited %.1f s in %s for %s, which has not come%s",
-                engine->rank, (double)waited / 1e9, what, absent, silence);
+                "rank %d has waited %.1f s in %s for %s, which has not come%s%s%s",
+                engine->rank, (double)waited / 1e9, what, absent, silence,
+                hint[0] != '\0' ? "; " : "", hint);
     wait->warned = true;
-    motet_warn("rank %d has waited %.0f s in %s for %s%s", engine->rank,
-            (double)waited / 1e9, what, absent, silence);
+    motet_warn("rank %d has waited %.0f s in %s for %s%s%s%s", engine->rank,
+            (double)waited / 1e9, what, absent, silence, hint[0] != '\0' ? "; " : "",
+            hint);
     return MOTET_OK;
 }
 

@@ -27,7 +27,8 @@ typedef struct motet_wait {
     unsigned turns;
     bool doomed; /* the peer is gone: one more look at the word, then fail */
     bool warned;
-    bool recorded; /* the recorder shows the wait */
+    const char *hint; /* what may hold it up beside the peer; NULL: nothing known */
+    bool recorded;    /* the recorder shows the wait */
 } motet_wait;
 
 static inline void motet_wait_begin(motet_wait *wait, const motet_running *running)

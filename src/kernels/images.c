@@ -78,6 +78,14 @@ const motet_image *motet_image_find(const char *vendor, const char *target)
     return image;
 }
 
+bool motet_target_fp8_fnuz(const char *target)
+{
+    const size_t length = strcspn(target, ":");
+
+    return length == 6 && strncmp(target, "gfx94", 5) == 0 && target[5] >= '0' &&
+            target[5] <= '2';
+}
+
 static bool unpack(const motet_image *image, void *raw)
 {
     if (image->bytes == image->raw_bytes) {
@@ -117,10 +125,9 @@ static motet_result no_image(const char *vendor, const char *target)
 
     if (strcmp(vendor, "amd") == 0)
         return motet_fail(MOTET_ERR_DEVICE,
-                "no device code for %s is built in; build motet with clang 19 and lld "
-                "19 "
-                "and -DMOTET_AMDGPU_TARGETS=%.*s, or with a vendor's compiler: "
-                "-DMOTET_AMDGPU_CC=/path/to/clang",
+                "no device code for %s is built in; `motet kernels build --target "
+                "%.*s` "
+                "makes it, with clang 19 and lld 19 or, by --cc, a vendor's clang",
                 target, (int)strcspn(target, ":"), target);
     if (device > 0 && device < OLDEST_FOR_PTX)
         return motet_fail(MOTET_ERR_DEVICE,
@@ -132,11 +139,14 @@ static motet_result no_image(const char *vendor, const char *target)
             target);
 }
 
-motet_result motet_image_get(const char *vendor, const char *target, void **raw_out,
-        size_t *bytes_out)
+motet_result motet_image_get(const char *list, const char *vendor, const char *target,
+        void **raw_out, size_t *bytes_out)
 {
     const motet_image *image = motet_image_find(vendor, target);
 
+    if (strcmp(vendor, "amd") == 0 &&
+            motet_image_from_files(list, target, raw_out, bytes_out))
+        return MOTET_OK;
     if (image == NULL)
         return no_image(vendor, target);
     return motet_image_unpack(image, raw_out, bytes_out);

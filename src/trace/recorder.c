@@ -195,6 +195,11 @@ void motet_recorder_destroy(motet_recorder *recorder, bool clean)
     recorder->path[0] = '\0';
 }
 
+void motet_recorder_path(motet_recorder *recorder, const char *path)
+{
+    snprintf(recorder->file->path, sizeof(recorder->file->path), "%s", path);
+}
+
 void motet_recorder_fail(motet_recorder *recorder, motet_result result,
         const char *text)
 {

@@ -28,7 +28,7 @@
 #include <sys/types.h>
 
 #define MOTET_TRACE_MAGIC   0x6563617274746f6dull /* "mottrace" */
-#define MOTET_TRACE_VERSION 1
+#define MOTET_TRACE_VERSION 2
 /** Operations kept; a power of two. */
 #define MOTET_TRACE_OPS  256
 #define MOTET_TRACE_TEXT 512
@@ -82,8 +82,9 @@ typedef struct motet_trace_file {
     char host[MOTET_TRACE_NAME];
     char comm_name[MOTET_TRACE_NAME];
     char command
-            [MOTET_TRACE_NAME]; /* /proc/self/comm                                 */
-    _Atomic uint64_t begun;     /* operations begun  (records are at (seq − 1) % ops) */
+            [MOTET_TRACE_NAME];  /* /proc/self/comm                                 */
+    char path[MOTET_TRACE_NAME]; /* how the ranks' memory meets; "" while they do not */
+    _Atomic uint64_t begun; /* operations begun  (records are at (seq − 1) % ops) */
     _Atomic uint64_t
             heartbeat_ns;    /* coarse; every 250 ms while the process runs      */
     _Atomic uint32_t failed; /* motet_result of the communicator, 0 = fine        */
@@ -189,6 +190,9 @@ static inline void motet_recorder_end(motet_trace_op *op, motet_result result)
             result == MOTET_OK ? MOTET_TRACE_DONE : MOTET_TRACE_FAILED,
             memory_order_release);
 }
+
+/** The communicator is made: its ranks' memory meets by @p path ("shared", "direct" …). */
+void motet_recorder_path(motet_recorder *recorder, const char *path);
 
 /** The communicator failed: keep the sentence in the file. The first one stays. */
 void motet_recorder_fail(motet_recorder *recorder, motet_result result,

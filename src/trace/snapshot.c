@@ -123,6 +123,7 @@ static motet_result parse_header(const void *data, motet_trace_file *out)
     clean_text(out->host, sizeof(out->host));
     clean_text(out->comm_name, sizeof(out->comm_name));
     clean_text(out->command, sizeof(out->command));
+    clean_text(out->path, sizeof(out->path));
     clean_text(out->failure, sizeof(out->failure));
     return MOTET_OK;
 }

@@ -74,6 +74,7 @@ motet_result motet_gpu_link_make(const motet_gpu_ops *ops, motet_gpu *gpu, int r
     link->gpu = gpu;
     link->rank = rank;
     link->nranks = nranks;
+    link->segment_fd = -1;
     atomic_store(&link->holds, 1);
     result = ops->stream_create(gpu, true, &link->stream);
     if (result == MOTET_OK)
@@ -95,54 +96,106 @@ motet_result motet_gpu_link_copy(motet_gpu_link *link, uint64_t dst, uint64_t sr
     return link->ops->stream_sync(link->gpu, link->stream);
 }
 
-static motet_result offer_device(motet_gpu_link *link, uint64_t process,
-        motet_gpu_offer *out, int *fd_out)
+static bool has_peer_on(const motet_gpu_link *link, motet_gpu_path path)
 {
-    MOTET_TRY(link->ops->alloc(link->gpu, link->layout.arena_bytes, &link->arena),
-            "arena of rank %d", link->rank);
-    link->at[link->rank] = link->arena.address;
-    MOTET_TRY(link->ops->export_memory(link->gpu, link->arena.address, &out->memory,
-                      fd_out),
-            "hand the arena of rank %d on", link->rank);
-    out->memory.process = process;
+    for (int r = 0; r < link->nranks; r++)
+        if (link->path[r] == path && (r != link->rank || link->nranks == 1))
+            return true;
+    return false;
+}
+
+static motet_result make_segment(motet_gpu_link *link)
+{
+    size_t bytes = page_up(link->layout.arena_bytes);
+    motet_result result;
+    int fd;
+
+    MOTET_TRY(motet_segment_create("motet-staging", bytes, &link->segment, &fd),
+            "host arena of rank %d", link->rank);
+    link->segment_fd = fd;
+    result = link->ops->register_host(link->gpu, link->segment, bytes, &link->inbox[1]);
+    return result == MOTET_OK
+            ? MOTET_OK
+            : motet_error_wrap(result, "host arena of rank %d", link->rank);
+}
+
+motet_result motet_gpu_link_begin(motet_gpu_link *link, const motet_gpu_layout *layout,
+        const motet_gpu_path *path)
+{
+    link->layout = *layout;
+    link->hosted = 0;
+    memcpy(link->path, path, (size_t)link->nranks * sizeof(*path));
+    for (int r = 0; r < link->nranks; r++)
+        if (path[r] == MOTET_GPU_PATH_STAGED)
+            link->hosted |= 1u << r;
+    MOTET_TRY(link->ops->alloc(link->gpu, layout->own_bytes, &link->own),
+            "own words of rank %d", link->rank);
     return MOTET_OK;
 }
 
-static motet_result offer_segment(motet_gpu_link *link, int *fd_out)
+motet_result motet_gpu_link_make_arena(motet_gpu_link *link, motet_gpu_path path)
 {
-    MOTET_TRY(motet_segment_create("motet-staging", page_up(link->layout.arena_bytes),
-                      &link->segment, fd_out),
-            "host arena of rank %d", link->rank);
-    return link->ops->register_host(link->gpu, link->segment,
-            page_up(link->layout.arena_bytes), &link->at[link->rank]);
+    if (!has_peer_on(link, path))
+        return MOTET_OK;
+    if (path == MOTET_GPU_PATH_DIRECT) {
+        MOTET_TRY(link->ops->alloc(link->gpu, link->layout.arena_bytes, &link->arena),
+                "arena of rank %d", link->rank);
+        link->inbox[0] = link->inbox[1] = link->arena.address;
+        return MOTET_OK;
+    }
+    MOTET_TRY(make_segment(link), "staged path");
+    if (link->arena.address == 0)
+        link->inbox[0] = link->inbox[1];
+    return MOTET_OK;
 }
 
-/* The nonce lies in the line that the rank would write for itself, which nobody uses. */
-static uint64_t nonce_at(const motet_gpu_link *link, int owner)
+/* The words of an arena's owner lie in the line that the rank would write for itself,
+ * which nobody uses: the first one when it offers the arena, the second one later. */
+static uint64_t nonce_offset(const motet_gpu_link *link, int owner, int word)
 {
-    return (uint64_t)(uintptr_t)motet_gpu_line_at((uint8_t *)(uintptr_t)link->at[owner],
-                   &link->layout, 0, (uint32_t)owner) +
-            offsetof(motet_gpu_line, reserved);
+    return motet_gpu_line_offset(&link->layout, 0, (uint32_t)owner) +
+            offsetof(motet_gpu_line, reserved) + (size_t)word * sizeof(uint64_t);
+}
+
+/* See whether a word of @p peer's arena is the one that it wrote. */
+static motet_result see_nonce(motet_gpu_link *link, int peer, int word, uint64_t wanted)
+{
+    uint64_t seen = 0;
+
+    MOTET_TRY(motet_gpu_link_copy(link, (uint64_t)(uintptr_t)&seen,
+                      link->at[peer] + nonce_offset(link, peer, word), sizeof(seen)),
+            "read the arena of rank %d", peer);
+    if (seen != wanted)
+        return motet_fail(MOTET_ERR_DEVICE,
+                "the arena of rank %d shows other bytes here than its owner wrote%s",
+                peer, word == 0 ? "" : " after it was mapped");
+    return MOTET_OK;
 }
 
 motet_result motet_gpu_link_offer(motet_gpu_link *link, motet_gpu_path path,
-        const motet_gpu_layout *layout, uint64_t process, uint64_t nonce,
-        motet_gpu_offer *out, int *fd_out)
+        uint64_t process, uint64_t nonce, motet_gpu_offer *out, int *fd_out)
 {
+    bool hosted = path == MOTET_GPU_PATH_STAGED;
+
     *fd_out = -1;
-    *out = (motet_gpu_offer){ .path = path,
-        .bytes = layout->arena_bytes,
-        .nonce = nonce };
-    link->path = path;
-    link->layout = *layout;
-    MOTET_TRY(link->ops->alloc(link->gpu, layout->own_bytes, &link->own),
-            "own words of rank %d", link->rank);
-    if (path == MOTET_GPU_PATH_DIRECT)
-        MOTET_TRY(offer_device(link, process, out, fd_out), "direct path");
-    else
-        MOTET_TRY(offer_segment(link, fd_out), "staged path");
-    return motet_gpu_link_copy(link, nonce_at(link, link->rank),
-            (uint64_t)(uintptr_t)&out->nonce, sizeof(out->nonce));
+    *out = (motet_gpu_offer){ .path = path, .nonce = nonce };
+    if (!has_peer_on(link, path))
+        return MOTET_OK;
+    MOTET_TRY(motet_gpu_link_copy(link,
+                      link->inbox[hosted] + nonce_offset(link, link->rank, 0),
+                      (uint64_t)(uintptr_t)&out->nonce, sizeof(out->nonce)),
+            "write into the arena of rank %d", link->rank);
+    if (hosted) {
+        *fd_out = link->segment_fd;
+        link->segment_fd = -1;
+    } else {
+        MOTET_TRY(link->ops->export_memory(link->gpu, link->arena.address, &out->memory,
+                          fd_out),
+                "hand the arena of rank %d on", link->rank);
+        out->memory.process = process;
+    }
+    out->bytes = link->layout.arena_bytes;
+    return MOTET_OK;
 }
 
 static motet_result map_segment(motet_gpu_link *link, int peer, int fd)
@@ -157,15 +210,16 @@ static motet_result map_segment(motet_gpu_link *link, int peer, int fd)
 motet_result motet_gpu_link_map(motet_gpu_link *link, int peer,
         const motet_gpu_offer *offer, uint64_t process, int fd)
 {
-    uint64_t seen = 0;
     motet_result result;
 
-    if (offer->path != (uint32_t)link->path || offer->bytes != link->layout.arena_bytes)
-        return motet_fail(MOTET_ERR_USAGE,
+    if (offer->path != (uint32_t)link->path[peer] ||
+            offer->bytes != link->layout.arena_bytes)
+        return motet_fail(MOTET_ERR_DEVICE,
                 "rank %d offers an arena of %llu bytes on path %u, need %llu on %u",
                 peer, (unsigned long long)offer->bytes, offer->path,
-                (unsigned long long)link->layout.arena_bytes, (unsigned)link->path);
-    if (link->path == MOTET_GPU_PATH_DIRECT) {
+                (unsigned long long)link->layout.arena_bytes,
+                (unsigned)link->path[peer]);
+    if (link->path[peer] == MOTET_GPU_PATH_DIRECT) {
         result = link->ops->import(link->gpu, &offer->memory, process, fd,
                 &link->imported[peer]);
         link->at[peer] = link->imported[peer].address;
@@ -174,15 +228,90 @@ motet_result motet_gpu_link_map(motet_gpu_link *link, int peer,
     }
     if (result != MOTET_OK)
         return motet_error_wrap(result, "map the arena of rank %d", peer);
-    MOTET_TRY(motet_gpu_link_copy(link, (uint64_t)(uintptr_t)&seen,
-                      nonce_at(link, peer), sizeof(seen)),
-            "read the arena of rank %d", peer);
-    if (seen != offer->nonce)
-        return motet_fail(MOTET_ERR_DEVICE,
-                "the arena of rank %d shows other bytes here than its owner wrote",
-                peer);
+    return see_nonce(link, peer, 0, offer->nonce);
+}
+
+/* ---- a first look at a mapping ---- */
+
+/* Words of an arena that only rank `writer` writes: in its line, and the last one of what
+ * it may fill of the LL slots, of the staging slots and of those of the pairs. */
+enum { SIGNED = 4 };
+static void places_of(const motet_gpu_layout *l, uint32_t writer, uint64_t *out)
+{
+    uint64_t after = l->nranks - writer - 1;
+
+    out[0] = motet_gpu_line_offset(l, 0, writer) + offsetof(motet_gpu_line, reserved);
+    out[1] = l->stage - after * 2 * l->ll_bytes;
+    out[2] = l->pair_stage - after * l->chunk;
+    out[3] = l->ring - after * l->pair_chunk;
+    for (int i = 1; i < SIGNED; i++)
+        out[i] -= sizeof(uint64_t);
+}
+
+static uint64_t sign_of(uint64_t nonce, int from, int to, int place)
+{
+    uint64_t h = nonce ^ ((uint64_t)from << 16 | (uint64_t)to << 8 | (uint64_t)place);
+
+    h *= 0xbf58476d1ce4e5b9ull;
+    return h ^ h >> 31;
+}
+
+motet_result motet_gpu_link_sign(motet_gpu_link *link, int peer, uint64_t nonce)
+{
+    uint64_t place[SIGNED], word[SIGNED];
+
+    places_of(&link->layout, (uint32_t)link->rank, place);
+    for (int i = 0; i < SIGNED; i++) {
+        word[i] = sign_of(nonce, link->rank, peer, i);
+        MOTET_TRY(link->ops->copy(link->gpu, link->at[peer] + place[i],
+                          (uint64_t)(uintptr_t)&word[i], sizeof(word[i]), link->stream),
+                "write into the arena of rank %d", peer);
+    }
+    return link->ops->stream_sync(link->gpu, link->stream);
+}
+
+motet_result motet_gpu_link_verify(motet_gpu_link *link, int peer, uint64_t nonce)
+{
+    uint64_t place[SIGNED], seen = 0;
+    uint64_t inbox = link->inbox[link->hosted >> peer & 1];
+
+    places_of(&link->layout, (uint32_t)peer, place);
+    for (int i = 0; i < SIGNED; i++) {
+        MOTET_TRY(motet_gpu_link_copy(link, (uint64_t)(uintptr_t)&seen,
+                          inbox + place[i], sizeof(seen)),
+                "look for what rank %d wrote", peer);
+        if (seen != sign_of(nonce, peer, link->rank, i))
+            return motet_fail(MOTET_ERR_DEVICE,
+                    "what rank %d writes at byte %llu of its arena does not arrive",
+                    peer, (unsigned long long)place[i]);
+    }
     return MOTET_OK;
 }
+
+/* Unlike the first nonce, and unlike what other communicators write. */
+static uint64_t second_nonce(uint64_t nonce)
+{
+    return ~nonce;
+}
+
+motet_result motet_gpu_link_change(motet_gpu_link *link, uint64_t nonce)
+{
+    uint64_t second = second_nonce(nonce);
+
+    for (int i = 0; i < MOTET_GPU_INBOXES; i++)
+        MOTET_TRY(motet_gpu_link_copy(link,
+                          link->inbox[i] + nonce_offset(link, link->rank, 1),
+                          (uint64_t)(uintptr_t)&second, sizeof(second)),
+                "write into the arena of rank %d", link->rank);
+    return MOTET_OK;
+}
+
+motet_result motet_gpu_link_see_change(motet_gpu_link *link, int peer, uint64_t nonce)
+{
+    return see_nonce(link, peer, 1, second_nonce(nonce));
+}
+
+/* ---- fresh words ---- */
 
 static motet_result fill(motet_gpu_link *link, uint64_t at, uint32_t value,
         uint64_t bytes)
@@ -192,7 +321,7 @@ static motet_result fill(motet_gpu_link *link, uint64_t at, uint32_t value,
 }
 
 /* Lines that say "everything below start was read", as a rank without steps would. */
-static motet_result reset_lines(motet_gpu_link *link, uint32_t start)
+static motet_result reset_lines(motet_gpu_link *link, uint64_t arena, uint32_t start)
 {
     const motet_gpu_layout *l = &link->layout;
     size_t lines = (size_t)l->blocks * l->nranks,
@@ -206,8 +335,8 @@ static motet_result reset_lines(motet_gpu_link *link, uint32_t start)
         line[i].progress = start;
         line[i].published = start;
     }
-    result = motet_gpu_link_copy(link, link->at[link->rank] + l->line,
-            (uint64_t)(uintptr_t)line, bytes);
+    result = motet_gpu_link_copy(link, arena + l->line, (uint64_t)(uintptr_t)line,
+            bytes);
     free(line);
     return result;
 }
@@ -230,43 +359,59 @@ static motet_result reset_states(motet_gpu_link *link, uint32_t start)
     return result;
 }
 
+static motet_result reset_arena(motet_gpu_link *link, uint64_t arena, uint32_t start)
+{
+    const motet_gpu_layout *l = &link->layout;
+
+    MOTET_TRY(reset_lines(link, arena, start), "lines");
+    MOTET_TRY(fill(link, arena + l->pair_line, 0, l->ll - l->pair_line), "pairs");
+    return fill(link, arena + l->ll, start ^ 0x80000000u, l->stage - l->ll);
+}
+
 motet_result motet_gpu_link_reset(motet_gpu_link *link, uint32_t start)
 {
     const motet_gpu_layout *l = &link->layout;
-    uint64_t arena = link->at[link->rank];
 
     memset(link->control, 0, sizeof(*link->control));
     link->used = false; /* what `done` said of launches is gone, too */
     MOTET_TRY(reset_states(link, start), "prepare the own words");
-    MOTET_TRY(reset_lines(link, start), "prepare the arena");
-    MOTET_TRY(fill(link, arena + l->pair_line, 0, l->ll - l->pair_line),
-            "prepare the arena");
-    MOTET_TRY(fill(link, arena + l->ll, start ^ 0x80000000u, l->stage - l->ll),
-            "prepare the arena");
+    for (int i = 0; i < MOTET_GPU_INBOXES; i++)
+        if (i == 0 || link->inbox[i] != link->inbox[0])
+            MOTET_TRY(reset_arena(link, link->inbox[i], start), "prepare an arena");
     MOTET_TRY(fill(link, link->own.address + l->pair_state, 0,
                       l->own_bytes - l->pair_state),
             "prepare the own words");
     return link->ops->stream_sync(link->gpu, link->stream);
 }
 
+static void unmap_peer(motet_gpu_link *link, int peer, size_t bytes)
+{
+    link->ops->unimport(link->gpu, &link->imported[peer]);
+    if (link->mapped[peer] != NULL) {
+        link->ops->unregister_host(link->gpu, link->mapped[peer]);
+        motet_segment_unmap(link->mapped[peer], bytes);
+    }
+    link->mapped[peer] = NULL;
+    link->at[peer] = 0;
+}
+
 void motet_gpu_link_unmap(motet_gpu_link *link)
 {
     size_t bytes = page_up(link->layout.arena_bytes);
 
-    for (int r = 0; r < link->nranks; r++) {
-        link->ops->unimport(link->gpu, &link->imported[r]);
-        if (link->mapped[r] != NULL) {
-            link->ops->unregister_host(link->gpu, link->mapped[r]);
-            motet_segment_unmap(link->mapped[r], bytes);
-            link->mapped[r] = NULL;
-        }
-        link->at[r] = 0;
-    }
+    if (link->stuck)
+        return;
+    for (int r = 0; r < link->nranks; r++)
+        unmap_peer(link, r, bytes);
     if (link->segment != NULL) {
         link->ops->unregister_host(link->gpu, link->segment);
         motet_segment_unmap(link->segment, bytes);
-        link->segment = NULL;
     }
+    if (link->segment_fd >= 0)
+        close(link->segment_fd);
+    link->segment = NULL;
+    link->segment_fd = -1;
+    link->inbox[0] = link->inbox[1] = 0;
     link->ops->free(link->gpu, &link->arena);
     link->ops->free(link->gpu, &link->own);
 }
@@ -275,6 +420,8 @@ motet_result motet_gpu_link_close(motet_gpu_link *link)
 {
     uint32_t one = 1;
 
+    if (link->stuck)
+        return MOTET_OK;
     for (uint32_t b = 0; b < link->layout.blocks && link->own.address != 0; b++)
         MOTET_TRY(link->ops->copy(link->gpu,
                           link->own.address + b * sizeof(motet_gpu_state) +
@@ -320,24 +467,32 @@ void motet_gpu_link_release(motet_gpu_link *link)
         put_aside(link);
 }
 
-/* A device that has failed runs nothing any more. */
+/* A device that has failed runs nothing any more; one that is stuck never ends. */
 static bool is_free(motet_gpu_link *link)
 {
-    bool gone = motet_gpu_link_idle(link) || link->ops->health(link->gpu) != MOTET_OK;
+    bool gone = !link->stuck &&
+            (motet_gpu_link_idle(link) || link->ops->health(link->gpu) != MOTET_OK);
 
     motet_error_clear();
     return gone;
 }
 
-void motet_gpu_link_sweep(void)
+void motet_gpu_link_sweep(const motet_gpu *gpu)
 {
-    motet_gpu_link *all, *next;
+    motet_gpu_link *own = NULL, *next;
 
     pthread_mutex_lock(&dead_lock);
-    all = dead;
-    dead = NULL;
+    for (motet_gpu_link **at = &dead, *link; (link = *at) != NULL;) {
+        if (link->gpu != gpu) {
+            at = &link->next;
+            continue;
+        }
+        *at = link->next;
+        link->next = own;
+        own = link;
+    }
     pthread_mutex_unlock(&dead_lock);
-    for (motet_gpu_link *link = all; link != NULL; link = next) {
+    for (motet_gpu_link *link = own; link != NULL; link = next) {
         next = link->next;
         if (is_free(link))
             free_link(link);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How GPU ranks' memory meets: one table. */
+/* How the memory of two GPU ranks meets: one table. Both directions of a pair take one
+ * path; the lower down, the slower. */
 #ifndef MOTET_TRANSPORT_GPU_PATH_H
 #define MOTET_TRANSPORT_GPU_PATH_H
 
@@ -7,7 +8,8 @@ typedef enum motet_gpu_path {
     MOTET_GPU_PATH_NONE,
     MOTET_GPU_PATH_DIRECT, /* in device memory, which the peers have mapped        */
     MOTET_GPU_PATH_STAGED, /* in host memory, which every device has mapped        */
-    MOTET_GPU_PATH_COPY,   /* nowhere: the runtime copies, the host executor works */
+    MOTET_GPU_PATH_COPY,   /* nowhere: the runtime copies, the host executor works;
+                              of all pairs of a communicator or of none            */
     MOTET_GPU_NUM_PATHS
 } motet_gpu_path;
 

@@ -236,6 +236,7 @@ static void communicators_and_devices_describe_themselves(multi_rank *rank)
     motet_comm_info_t info = MOTET_COMM_INFO_INITIALIZER;
     motet_device_info_t device = MOTET_DEVICE_INFO_INITIALIZER;
     motet_comm_info_t none = { .size = 0 };
+    char plan[256] = "";
 
     (void)rules_works(rank, rank->comm, "first");
     (void)multi_ok(rank, motet_comm_query(rank->comm, &info), "motet_comm_query");
@@ -249,6 +250,19 @@ static void communicators_and_devices_describe_themselves(multi_rank *rank)
             info.path);
     (void)multi_check(rank, strcmp(info.version, motet_version()) == 0,
             "version is \"%s\"", info.version);
+    (void)multi_ok(rank,
+            motet_explain(rank->comm, "all_reduce", 4, ncclFloat32, ncclSum, plan,
+                    sizeof(plan)),
+            "motet_explain");
+    (void)multi_check(rank, strstr(plan, "path: shared\nalgorithm: ") == plan,
+            "the plan is '%s'", plan);
+    (void)multi_expect(rank,
+            motet_explain(rank->comm, "juggle", 4, ncclFloat32, ncclSum, plan,
+                    sizeof(plan)),
+            ncclInvalidArgument, "motet_explain of no operation");
+    (void)multi_expect(rank,
+            motet_explain(rank->comm, "send", 4, ncclFloat32, ncclSum, plan, 0),
+            ncclInvalidArgument, "motet_explain without room");
     (void)multi_expect(rank, motet_comm_query(rank->comm, NULL), ncclInvalidArgument,
             "no place");
     (void)multi_expect(rank, motet_comm_query(rank->comm, &none), ncclInvalidArgument,

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # test_exports.sh SOURCE LIBDIR [instrumented]
 # Each library shows exactly its list, in the right strength; it needs libc only, no
-# newer than glibc 2.34; its name, size and flags are what clients expect.
+# newer than glibc 2.34; its name, size and flags are what clients expect. librccl.so.1
+# has all that PyTorch's libtorch_hip needs.
 # Instrumented builds (sanitizers, coverage) are checked for the lists alone.
 set -euo pipefail
 export LC_ALL=C
@@ -81,6 +82,12 @@ for row in libmotet.so:libmotet.so.0:20 libnccl.so.2:libnccl.so.2:15 librccl.so.
         check_file "$libdir/$file" "$soname" $((mib << 20))
     fi
 done
+# libtorch_hip binds all its names when it is loaded: one that is missing hides everything else.
+nm -D --defined-only "$libdir/librccl.so.1" | awk '{ print $3 }' | sort >"$work/shown"
+sort -c "$source/tests/api/torch_hip.list" || fail "torch_hip.list is not sorted"
+missing=$(comm -23 "$source/tests/api/torch_hip.list" "$work/shown" | tr '\n' ' ')
+[[ -z $missing ]] || fail "librccl.so.1 lacks what libtorch_hip needs: $missing"
+
 [[ $(basename "$(readlink -f "$libdir/libnccl.so.2")") == libnccl.so.2.27.7 ]] ||
     fail "libnccl.so.2 is not a link to libnccl.so.2.27.7"
 [[ $(basename "$(readlink -f "$libdir/librccl.so.1")") == librccl.so.1.0 ]] ||

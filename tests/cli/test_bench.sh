@@ -109,7 +109,7 @@ rows() {
     expect 64 "$motet" bench --vs-env A
     err_has 'need NAME=VALUE'
     expect 2 "$motet" bench --device hip
-    err_has 'no ranks on AMD GPUs'
+    err_has 'no AMD GPU'
     expect 64 "$motet" bench --device tpu
     err_has "the device is 'tpu', need auto, cpu, cuda or hip"
     expect 0 "$motet" bench -G 0 -D 0 -b 4K -e 4K $quick

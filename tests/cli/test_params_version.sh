@@ -48,7 +48,35 @@ expect 0 "$motet" version -v
 for what in 'device kinds +.*cpu' 'CPU kernels +.*baseline' 'code for NVIDIA +' 'code for AMD +' 'compiler +[a-z]' 'build +' 'optional libraries'; do
     out_has "^$what"
 done
+# Each library that is built carries the images of its vendors, and lists them.
+declare -A carries=([libmotet.so.0]="nvidia amd" [libnccl.so.2]=nvidia [librccl.so.1]=amd)
+for library in "${!carries[@]}"; do
+    file=$build/src/exports/$library
+    [ -e "$file" ] || continue
+    expect 0 "$motet" version -v
+    out_has "^images in .*/$library(: none)?$"
+    expect 0 "$motet" version --lib "$file"
+    [ "$(head -n 1 "$work/out")" = "$("$motet" version)" ] || fail "no version line"
+    count=0
+    for vendor in ${carries[$library]}; do
+        while read -r name of target bytes raw; do
+            out_has "^  $name +$of +$target +$bytes +$raw$"
+            [ "$of" = "$vendor" ] || fail "$name is in the table of $vendor"
+            count=$((count + 1))
+        done < <(sed -n 's/^ *"motet image \(.*\)\\n"$/\1/p' "$build/images/images_$vendor.c")
+    done
+    listed=$(grep -Ec '^  [^ ]+ +(nvidia|amd) ' "$work/out" || true)
+    [ "$listed" -eq "$count" ] || fail "$library lists $listed images, the build made $count"
+    expect 0 "$motet" version --json --lib "$file"
+    is_json "$work/out"
+done
+expect 2 "$motet" version --lib "$work/gone"
+err_has "$work/gone: No such file or directory"
+expect 2 "$motet" version --lib /bin/sh
+err_has '/bin/sh: not built from motet'
+
 expect 0 "$motet" version --json
 is_json "$work/out"
+out_has '"libraries": \['
 out_has '"nccl_version": 22707'
 passed

@@ -39,7 +39,7 @@ out_has '^  "pass": true$'
 
 # --- devices
 expect 2 "$motet" smoke --device hip
-err_has 'no ranks on AMD GPUs'
+err_has 'no AMD GPU'
 expect 64 "$motet" smoke --device tpu
 err_has "the device is 'tpu', need auto, cpu, cuda or hip"
 expect 0 env -u MOTET_DEVICE "$motet" smoke --device cpu -n 1

@@ -194,7 +194,7 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
 
     if (code != CUDA_SUCCESS)
         return code;
-    fake_uuid(device->physical, (unsigned char *)uuid->bytes);
+    fake_the_face.uuid(device->physical, (unsigned char *)uuid->bytes);
     return fake_leave(CUDA_SUCCESS);
 }
 

@@ -142,6 +142,19 @@ static bool event_gone(const fake_exec *exec)
     return false;
 }
 
+bool fake_exec_launches(CUgraphExec handle, bool (*is)(const fake_function *))
+{
+    fake_exec *exec;
+
+    if (exec_of(handle, &exec) != CUDA_SUCCESS)
+        return false;
+    for (size_t i = 0; i < exec->count; i++)
+        if (exec->nodes[i].work.kind == FAKE_KERNEL &&
+                is(exec->nodes[i].work.kernel.function))
+            return true;
+    return false;
+}
+
 static fake_launch *prepare(fake_exec *exec)
 {
     fake_launch *launch = fake_need(sizeof(*launch));

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of the stand-in share. fakecuda.h says what it is for and how it is
- * set up.
+ * What the parts of the stand-in runtimes share. This is the core: devices, memory,
+ * streams, events, captures and graphs, with the driver's calls over them. A face makes
+ * a library of it: libcuda.so.1 (fakecuda.h says what for, and how it is set up), or
+ * libamdhip64.so of ../fakehip/, which hides the driver's calls and makes its own of them.
  *
  * One lock guards every structure; it is never held while something of the caller's
  * runs: kernels, copies, host functions, destructors. fake_changed is signalled when
@@ -31,8 +33,14 @@
     1024 /* threads of a block                                        */
 #define FAKE_ARGS_LIMIT \
     4096 /* bytes of kernel arguments                                 */
+#define FAKE_PARTS \
+    16 /* most arguments of a kernel that are told apart                   */
 #define FAKE_GRANULE \
     ((size_t)2 << 20) /* of virtual memory management                 */
+
+/** Of what a device does to its memory by itself: not looked at by ThreadSanitizer, which
+ *  would take most of a test's time for it. What orders it is locks, which are. */
+#define FAKE_BY_DEVICE __attribute__((no_sanitize("thread")))
 
 /* ---- settings.c: the environment, read once by cuInit() ---- */
 
@@ -41,7 +49,13 @@ enum fake_import {
     FAKE_IMPORT_SHARE,
     FAKE_IMPORT_DROP,
     FAKE_IMPORT_ZERO,
-    FAKE_IMPORT_FALSIFY
+    FAKE_IMPORT_FALSIFY,
+    FAKE_IMPORT_ONES,
+    FAKE_IMPORT_PRIVATE,
+    FAKE_IMPORT_ONEWAY,
+    FAKE_IMPORT_SLOW,
+    FAKE_IMPORT_STALE,
+    FAKE_IMPORT_FLAGFIRST
 };
 
 typedef struct fake_settings {
@@ -50,21 +64,68 @@ typedef struct fake_settings {
     unsigned visible[FAKE_DEVICES],
             nvisible; /* by ordinal: which of the machine's     */
     unsigned processors;
-    uint64_t driver_version, init_code, memory_bytes, import_from, slow_us;
+    uint64_t driver_version, init_code, memory_bytes, import_from, import_to, import_ms,
+            slow_us;
     uint64_t
             sticky_after; /* launches; UINT64_MAX: never                               */
     enum fake_peer peer;
     enum fake_import import;
+    bool paired; /* both only between two devices of the machine: … */
+    unsigned pair[2];
     bool vmm;
 } fake_settings;
 
 extern fake_settings fake_set;
 
+typedef struct fake_function fake_function;
+typedef struct fake_module fake_module;
+struct fake_work;
+
+/** What makes a library of the core. */
+typedef struct fake_face {
+    const char *name;   /* "fakecuda": begins what it has to say on stderr */
+    const char *prefix; /* of its variables: "FAKECUDA_" */
+    /** Its own variables, after those that all faces have. */
+    CUresult (*settings)(void);
+    void (*uuid)(unsigned physical, unsigned char uuid[16]);
+    /** What stands behind "GPU-" for it, without dashes. */
+    void (*uuid_text)(unsigned physical, char text[33]);
+    /** Make fake_module_add() of each kernel. Says on stderr what is wrong. */
+    CUresult (*image)(const void *image, fake_module *module);
+    /** May the grid run? Called without the lock; returns when it may. NULL: it may. */
+    void (*before_grid)(const struct fake_work *work);
+    /** Called without the lock on the thread of each block, before it. NULL: nothing. */
+    void (*before_block)(const struct fake_work *work);
+} fake_face;
+
+/** Defined by the face. */
+extern const fake_face fake_the_face;
+
+/** A number in the environment: the face's prefix and @p name. */
+typedef struct fake_number {
+    const char *name;
+    uint64_t *out, fallback, min, max;
+} fake_number;
+
+/** @retval CUDA_ERROR_INVALID_VALUE it is malformed; stderr says so. */
+CUresult fake_load_number(const fake_number *number);
+/** One of the words of @p words, which is ended by NULL; the first is the default. */
+CUresult fake_load_word(const char *name, const char *const *words, int *out);
+/** The value of the face's variable @p name, NULL where it is not set or empty. */
+const char *fake_load_text(const char *name, char full[64]);
+/** stderr: that variable is not what it may be. @return CUDA_ERROR_INVALID_VALUE */
+CUresult fake_load_refuse(const char *name, const char *value, const char *need);
+/**
+ * Keep of the visible devices what the variable @p name lists: their numbers or
+ * GPU-UUIDs, up to the first entry that names none; none at all if one is named twice.
+ */
+void fake_visible_filter(const char *name);
 /** @retval CUDA_ERROR_INVALID_VALUE a variable is malformed; stderr says which. */
 CUresult fake_settings_load(void);
-void fake_uuid(unsigned physical, unsigned char uuid[16]);
 /** May device @p from read and write @p to? Both as numbers of the machine. */
 bool fake_peers(unsigned from, unsigned to);
+/* Do the settings for peers and imports speak of these two devices of the machine? */
+bool fake_is_faulty(unsigned one, unsigned other);
 
 /* ---- pool.c: threads that are never short ---- */
 
@@ -173,8 +234,6 @@ void fake_point_wait(fake_point *point);
 /** Appends a reference of its own. */
 void fake_points_add(fake_points *points, fake_point *point);
 void fake_points_clear(fake_points *points);
-
-typedef struct fake_function fake_function;
 
 enum fake_kind {
     FAKE_EMPTY,
@@ -291,13 +350,26 @@ void fake_event_reset(fake_event *event, fake_point *point);
 struct fake_function {
     LIST_ENTRY(fake_function) link;
     char name[128];
-    fakecuda_kernel run;
-    size_t bytes; /* of its argument                                                */
+    fakecuda_kernel run; /* NULL: the host has no such kernel                         */
+    size_t bytes; /* of its argument                                            */
     unsigned
             threads; /* most of a block                                                */
+    unsigned registers;
+    bool hostcall; /* declares that it may call the host                              */
+    struct {
+        uint32_t offset, bytes;
+    } part[FAKE_PARTS]; /* of the argument, where a face tells them apart              */
+    unsigned parts;
     fake_context *context;
 };
 
+/** A new function of @p module, for the face to fill in, then fake_module_bind(). */
+fake_function *fake_module_add(fake_module *module);
+/** Give it its code. @retval CUDA_ERROR_INVALID_PTX the builds differ */
+CUresult fake_module_bind(fake_function *function);
+CUresult fake_function_of(CUfunction handle, fake_function **out);
+/** The image reader of libcuda.so.1: PTX text. */
+CUresult fake_ptx_read(const void *image, fake_module *module);
 /** The host build of a kernel, or NULL. @param bytes_out of its argument */
 fakecuda_kernel fake_kernel_find(const char *name, size_t *bytes_out);
 /** Blocks of @p threads that one multiprocessor holds. */
@@ -346,6 +418,20 @@ CUresult fake_physical_map(const fake_physical *memory, size_t offset, size_t by
 /** Reserve addresses that fault. @return NULL: there are none */
 void *fake_reserve(size_t bytes, size_t alignment);
 
+/* ---- shadow.c: memory over a bad link ---- */
+
+/** A new file with those bytes of @p fd, CLOEXEC; −1: there is none. */
+int fake_shadow_copy(int fd, size_t offset, size_t bytes);
+/** Map a copy of those bytes over @p address, and keep it as alike as fake_set.import
+ *  says, until fake_shadow_unmap(). All are whole pages. */
+bool fake_shadow_map(int fd, size_t offset, size_t bytes, void *address,
+        int protection);
+/** Carry now what may be carried: to be called before and after work that is not a
+ *  kernel's, and after kernels. */
+void fake_shadow_carry(void);
+/** To be called before those bytes are unmapped, whatever they are. */
+void fake_shadow_unmap(const void *address, size_t bytes);
+
 /* ---- range.c: what is where ---- */
 
 enum fake_range_kind {
@@ -365,6 +451,7 @@ typedef struct fake_range {
             number;        /* number: its buffer id                           */
     uint32_t access;       /* bit d: ordinal d may                            */
     unsigned opened;       /* IPC: how often                                  */
+    unsigned flags;        /* that the application gave, for who asks for them */
     uint64_t process;      /* IPC: of the allocation                          */
     fake_physical *memory; /* a reference; NULL: of the host                  */
     fake_context *context; /* NULL: of none                                   */
@@ -436,6 +523,10 @@ void fake_graph_free(fake_graph *graph);
 /** Takes over @p work. */
 fake_node *fake_graph_add(fake_graph *graph, fake_work work, const fake_nodes *after);
 CUresult fake_graph_of(CUgraph handle, fake_graph **out);
+/** A node that records @p event or waits for it: @p kind is RECORD or WAIT. */
+CUresult fake_graph_add_event(CUgraphNode *out, CUgraph handle,
+        const CUgraphNode *dependencies, size_t count, CUevent event,
+        enum fake_kind kind);
 bool fake_graph_holds(const fake_graph *graph, const void *node);
 /** Nodes in an order in which each comes after what it depends on, and has its place in
  *  `index`; fewer than the graph has if that is a circle. The caller's. */
@@ -450,6 +541,8 @@ bool fake_nodes_remove(fake_nodes *nodes, const fake_node *node);
 /* ---- exec.c ---- */
 
 typedef struct fake_launch fake_launch;
+/** Does a node of the graph launch a kernel that @p is says yes to? With the lock held. */
+bool fake_exec_launches(CUgraphExec handle, bool (*is)(const fake_function *));
 void fake_launch_run(fake_launch *launch);
 void fake_launch_free(fake_launch *launch);
 

@@ -33,10 +33,15 @@
  *   FAKECUDA_VMM=1|0            0: no virtual memory management, only legacy IPC
  *   FAKECUDA_IMPORT=share|drop|zero|falsify   memory of other processes, though granted:
  *                               drop: what this process writes never arrives; zero: the
- *                               same, and all it reads is 0; falsify: pages 2k and 2k+1
- *                               are exchanged, so that bytes arrive beside their place
+ *                               same, and all it reads is 0; falsify: of each 128 KiB
+ *                               the halves are exchanged, so that bytes arrive beside their place.
+ *                               Known, too: the other words of FAKEHIP_IMPORT, and
+ *                               FAKECUDA_IMPORT_MS (../fakehip/fakehip.h)
  *   FAKECUDA_IMPORT_FROM=BYTES  … but the first BYTES of each mapping are as they should
  *                               be; a multiple of 8192 for falsify; default 0
+ *   FAKECUDA_IMPORT_TO=BYTES    … and so are those from there on; a multiple of 4096
+ *   FAKECUDA_PAIR=A-B           PEER and IMPORT are so only between these two devices of
+ *                               the machine; all others reach each other as they should
  *   FAKECUDA_STICKY=N           a context survives N launches of kernels; the next one
  *                               does not run, and whatever is called from then on
  *                               returns CUDA_ERROR_ILLEGAL_ADDRESS

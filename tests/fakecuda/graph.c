@@ -272,11 +272,12 @@ CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from,
     return change_edges(graph, from, to, count, false);
 }
 
-CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph handle,
-        const CUgraphNode *dependencies, size_t count, CUevent event)
+CUresult fake_graph_add_event(CUgraphNode *out, CUgraph handle,
+        const CUgraphNode *dependencies, size_t count, CUevent event,
+        enum fake_kind kind)
 {
     const fake_nodes after = { (fake_node **)(void *)(uintptr_t)dependencies, count };
-    fake_work work = { .kind = FAKE_RECORD };
+    fake_work work = { .kind = kind };
     fake_graph *graph;
     CUresult code = out != NULL && (dependencies != NULL || count == 0)
             ? enter_graph(handle, &graph)
@@ -294,6 +295,12 @@ CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph handle,
     work.event->refs++;
     *out = (CUgraphNode)(void *)fake_graph_add(graph, work, &after);
     return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph graph,
+        const CUgraphNode *dependencies, size_t count, CUevent event)
+{
+    return fake_graph_add_event(out, graph, dependencies, count, event, FAKE_RECORD);
 }
 
 CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode handle, CUevent event_handle)

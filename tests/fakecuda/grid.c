@@ -32,6 +32,8 @@ static void block_main(void *arg)
     pthread_mutex_lock(&fake_lock);
     number = g->next++;
     pthread_mutex_unlock(&fake_lock);
+    if (fake_the_face.before_block != NULL)
+        fake_the_face.before_block(g->work);
     g->work->kernel.function->run(g->work->kernel.args, number, g->work->kernel.blocks);
     pthread_mutex_lock(&fake_lock);
     device->free_threads += g->share;
@@ -57,6 +59,8 @@ void fake_grid_run(const fake_work *work)
 
     if (fake_set.slow_us > 0)
         usleep((useconds_t)fake_set.slow_us);
+    if (fake_the_face.before_grid != NULL)
+        fake_the_face.before_grid(work);
     pthread_mutex_lock(&fake_lock);
     alive = survives(work->context);
     for (uint32_t b = 0; alive && b < work->kernel.blocks; b++) {

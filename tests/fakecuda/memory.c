@@ -65,6 +65,7 @@ static void unmap(fake_range *range)
         memory->refs++;
     fake_range_remove(range);
     fake_context_drain(context);
+    fake_shadow_unmap(address, bytes);
     munmap(address, bytes);
     fake_physical_unref(memory);
 }

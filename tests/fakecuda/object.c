@@ -44,7 +44,8 @@ static void drop(fake_object *object, unsigned count)
         return;
     LIST_REMOVE(object, link);
     if (!fake_start(destroy_main, object))
-        fprintf(stderr, "fakecuda: no thread for a user object's destructor\n");
+        fprintf(stderr, "%s: no thread for a user object's destructor\n",
+                fake_the_face.name);
 }
 
 fake_keep *fake_keeps_copy(const fake_keep *keeps)

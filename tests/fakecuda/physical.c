@@ -63,7 +63,7 @@ CUresult fake_physical_new(fake_device *device, size_t bytes, fake_physical **ou
 
     if (bytes > device->free_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    fd = memfd_create("fakecuda", MFD_CLOEXEC);
+    fd = memfd_create(fake_the_face.name, MFD_CLOEXEC);
     if (fd < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memory = fake_need(sizeof(*memory));
@@ -158,24 +158,95 @@ static bool map_falsified(const fake_physical *memory, size_t offset, size_t byt
                     MAP_SHARED);
 }
 
+static size_t least(size_t bytes, uint64_t other)
+{
+    return other < bytes ? (size_t)other : bytes;
+}
+
+/* All bits are 1: one file of them, again and again. */
+static bool map_ones(size_t bytes, char *address, int protection)
+{
+    static int ones = -1;
+    bool ok = true;
+
+    if (ones < 0) {
+        unsigned char *unit = fake_need(UNIT);
+
+        memset(unit, 0xff, UNIT);
+        ones = memfd_create(fake_the_face.name, MFD_CLOEXEC);
+        ok = ones >= 0 && pwrite(ones, unit, UNIT, 0) == (ssize_t)UNIT;
+        free(unit);
+    }
+    for (size_t at = 0; ok && at < bytes; at += UNIT)
+        ok = mmap(address + at, bytes - at < UNIT ? bytes - at : UNIT, protection,
+                     MAP_PRIVATE | MAP_FIXED, ones, 0) != MAP_FAILED;
+    return ok;
+}
+
+/* A copy that nobody else sees. */
+static bool map_copy(const fake_physical *memory, size_t offset, size_t bytes,
+        char *address, int protection)
+{
+    int copy = fake_shadow_copy(memory->fd, offset, bytes);
+    bool ok = copy >= 0 &&
+            mmap(address, bytes, protection, MAP_SHARED | MAP_FIXED, copy, 0) !=
+                    MAP_FAILED;
+
+    if (copy >= 0)
+        close(copy);
+    return ok;
+}
+
+static bool map_faulty(enum fake_import fault, const fake_physical *memory,
+        size_t offset, size_t bytes, char *address, int protection)
+{
+    if (bytes == 0)
+        return true;
+    switch (fault) {
+    case FAKE_IMPORT_DROP:
+        return map(memory, offset, bytes, address, protection, MAP_PRIVATE);
+    case FAKE_IMPORT_ZERO:
+        return map(memory, offset, bytes, address, protection,
+                MAP_PRIVATE | MAP_ANONYMOUS);
+    case FAKE_IMPORT_FALSIFY:
+        return map_falsified(memory, offset, bytes, address, protection);
+    case FAKE_IMPORT_ONES: return map_ones(bytes, address, protection);
+    case FAKE_IMPORT_PRIVATE:
+        return map_copy(memory, offset, bytes, address, protection);
+    case FAKE_IMPORT_SLOW:
+    case FAKE_IMPORT_STALE:
+    case FAKE_IMPORT_FLAGFIRST:
+        return fake_shadow_map(memory->fd, offset, bytes, address, protection);
+    default: return map(memory, offset, bytes, address, protection, MAP_SHARED);
+    }
+}
+
+/* What is wrong with @p memory as the calling thread's device sees it. */
+static enum fake_import fault_of(const fake_physical *memory)
+{
+    unsigned mine = fake_current() != NULL ? fake_current()->device->physical
+                                           : memory->physical;
+
+    if (!memory->foreign || !fake_is_faulty(mine, memory->physical))
+        return FAKE_IMPORT_SHARE;
+    if (fake_set.import != FAKE_IMPORT_ONEWAY)
+        return fake_set.import;
+    return mine <= memory->physical ? FAKE_IMPORT_SHARE : FAKE_IMPORT_DROP;
+}
+
 CUresult fake_physical_map(const fake_physical *memory, size_t offset, size_t bytes,
         void *address, int protection)
 {
-    enum fake_import fault = memory->foreign ? fake_set.import : FAKE_IMPORT_SHARE;
-    size_t good = fault == FAKE_IMPORT_SHARE || fake_set.import_from > bytes
-            ? bytes
-            : (size_t)fake_set.import_from;
-    char *bad = (char *)address + good;
-    bool ok = map(memory, offset, good, address, protection, MAP_SHARED);
+    enum fake_import fault = fault_of(memory);
+    size_t from =
+            least(bytes, fault == FAKE_IMPORT_SHARE ? bytes : fake_set.import_from);
+    size_t to = least(bytes, fake_set.import_to > from ? fake_set.import_to : from);
+    char *at = address;
+    bool ok = map(memory, offset, from, at, protection, MAP_SHARED) &&
+            map_faulty(fault, memory, offset + from, to - from, at + from,
+                    protection) &&
+            map(memory, offset + to, bytes - to, at + to, protection, MAP_SHARED);
 
-    offset += good;
-    bytes -= good;
-    if (ok && fault == FAKE_IMPORT_DROP)
-        ok = map(memory, offset, bytes, bad, protection, MAP_PRIVATE);
-    else if (ok && fault == FAKE_IMPORT_ZERO)
-        ok = map(memory, offset, bytes, bad, protection, MAP_PRIVATE | MAP_ANONYMOUS);
-    else if (ok && fault == FAKE_IMPORT_FALSIFY)
-        ok = map_falsified(memory, offset, bytes, bad, protection);
     return ok ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
 }
 

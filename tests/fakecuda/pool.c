@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct worker {
     struct worker *next_idle;
@@ -25,7 +26,7 @@ void *fake_grow(void *old, size_t bytes)
     void *memory = realloc(old, bytes);
 
     if (memory == NULL) {
-        fprintf(stderr, "fakecuda: out of memory for %zu bytes\n", bytes);
+        fprintf(stderr, "%s: out of memory for %zu bytes\n", fake_the_face.name, bytes);
         abort();
     }
     return memory;
@@ -35,8 +36,7 @@ void *fake_need(size_t bytes)
 {
     char *memory = fake_grow(NULL, bytes);
 
-    for (size_t i = 0; i < bytes; i++)
-        memory[i] = 0;
+    memset(memory, 0, bytes);
     return memory;
 }
 

@@ -97,7 +97,7 @@ void fake_work_release(fake_work *work)
     work->kind = FAKE_EMPTY;
 }
 
-static void run_fill(const fake_fill *fill)
+FAKE_BY_DEVICE static void run_fill(const fake_fill *fill)
 {
     uint32_t *to = (uint32_t *)(uintptr_t)fill->address;
 
@@ -113,7 +113,7 @@ static void run_host(const fake_work *work)
 }
 
 /* A word arrives whole, also where a kernel polls it. */
-static void run_copy(const fake_work *work)
+FAKE_BY_DEVICE static void run_copy(const fake_work *work)
 {
     void *to = (void *)(uintptr_t)work->copy.to;
     const void *from = (const void *)(uintptr_t)work->copy.from;
@@ -140,6 +140,8 @@ void fake_work_run(const fake_work *work)
     }
     if (sticky != CUDA_SUCCESS)
         return;
+    if (work->kind != FAKE_KERNEL)
+        fake_shadow_carry();
     switch (work->kind) {
     case FAKE_KERNEL: fake_grid_run(work); break;
     case FAKE_COPY: run_copy(work); break;
@@ -147,6 +149,7 @@ void fake_work_run(const fake_work *work)
     case FAKE_HOST: run_host(work); break;
     default: break;
     }
+    fake_shadow_carry();
 }
 
 fake_stream *fake_stream_new(fake_context *context, unsigned flags, int priority)

@@ -165,14 +165,14 @@ CUresult cuStreamQuery(CUstream handle)
 
 /* Pageable memory of the host is read before the call returns, and written before it
  * returns, unless a capture only notes the copy. */
-static CUresult submit_copy(fake_stream *stream, fake_work *work)
+FAKE_BY_DEVICE static CUresult submit_copy(fake_stream *stream, fake_work *work)
 {
     bool wait = fake_range_at(work->copy.to) == NULL;
     fake_point *point = NULL;
     CUresult code;
 
     if (stream->capture == NULL && fake_range_at(work->copy.from) == NULL) {
-        work->copy.staged = fake_need(work->copy.bytes);
+        work->copy.staged = fake_grow(NULL, work->copy.bytes);
         memcpy(work->copy.staged, (void *)(uintptr_t)work->copy.from, work->copy.bytes);
         work->copy.from = (uintptr_t)work->copy.staged;
     }

@@ -182,6 +182,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
         return code;
     if (!tiled(address, bytes))
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    fake_shadow_unmap((void *)(uintptr_t)address, bytes);
     if (mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
                 0) == MAP_FAILED)

@@ -15,12 +15,28 @@
 #define SKIPPED 77
 #define POLL_US 50
 
+/** What differs between the drivers, beside their functions. */
+typedef struct kind {
+    const char *name, *visible, *fake_prefix;
+    const char *fake_symbol; /* only the stand-in has it */
+    const char *environment[GPU_VARIABLES];
+} kind;
+
+enum { KIND_CUDA, KIND_HIP, NUM_KINDS };
+
 /**
- * The connections: streams beyond them share one, in which a kernel may lie behind one
- * that waits for it. The deadline turns a hang into an error that names a rank.
+ * Queues of the device: streams beyond them share one, in which a kernel may lie behind
+ * one that waits for it. The deadline turns a hang into an error that names a rank.
  */
-const char *const gpu_environment[] = { "MOTET_DEVICE=cuda",
-    "CUDA_DEVICE_MAX_CONNECTIONS=32", "MOTET_OP_TIMEOUT_S=30", NULL };
+static const kind kinds[NUM_KINDS] = {
+    { "cuda", "CUDA_VISIBLE_DEVICES", "FAKECUDA_", "fakecuda_kernel_add",
+            { "MOTET_DEVICE=cuda", "CUDA_DEVICE_MAX_CONNECTIONS=32",
+                    "MOTET_OP_TIMEOUT_S=30" } },
+    { "hip", "HIP_VISIBLE_DEVICES", "FAKEHIP_", "fakehip_kernel_add",
+            { "MOTET_DEVICE=hip", "GPU_MAX_HW_QUEUES=16", "MOTET_OP_TIMEOUT_S=30" } },
+};
+
+const char *gpu_environment[GPU_VARIABLES + 1];
 
 static gpu_driver driver;
 static char driver_missing[256];
@@ -28,9 +44,30 @@ static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 static int found_devices;
 static bool found_fake;
 
-static void *open_library(void)
+#define KIND_VARIABLE "TEST_DEVICE"
+
+/** Of KIND_VARIABLE, which is a name of @c kinds or not set. */
+static const kind *kind_asked(void)
 {
-    return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    const char *word = getenv(KIND_VARIABLE);
+
+    return &kinds[word != NULL && strcmp(word, kinds[KIND_HIP].name) == 0 ? KIND_HIP
+                                                                          : KIND_CUDA];
+}
+
+bool gpu_is_hip(void)
+{
+    return kind_asked() == &kinds[KIND_HIP];
+}
+
+const char *gpu_visible_variable(void)
+{
+    return kind_asked()->visible;
+}
+
+const char *gpu_fake_prefix(void)
+{
+    return kind_asked()->fake_prefix;
 }
 
 static const char *name_of(CUresult result)
@@ -46,31 +83,39 @@ static const char *name_of(CUresult result)
 #define GPU_FIND(need, symbol, parameters, since, feature) \
     *(void **)(&driver.symbol) = dlsym(library, #symbol);
 
-static void open_driver(void)
+static bool open_cuda(char *why, size_t bytes)
 {
-    void *library = open_library();
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     CUresult got;
 
     if (library == NULL) {
-        (void)snprintf(driver_missing, sizeof(driver_missing), "no driver: %.200s",
-                dlerror());
-        return;
+        (void)snprintf(why, bytes, "no driver: %.200s", dlerror());
+        return false;
     }
+    driver.library = library;
     MOTET_CUDA_FUNCTIONS(GPU_FIND)
     MOTET_CUDA_APPLICATION(GPU_FIND)
     *(void **)(&driver.cuMemGetInfo_v2) = dlsym(library, "cuMemGetInfo_v2");
     if (driver.cuInit == NULL || driver.cuDeviceGetCount == NULL) {
-        (void)snprintf(driver_missing, sizeof(driver_missing),
-                "libcuda.so.1 lacks cuInit or cuDeviceGetCount");
-        return;
+        (void)snprintf(why, bytes, "libcuda.so.1 lacks cuInit or cuDeviceGetCount");
+        return false;
     }
     got = driver.cuInit(0);
     if (got == CUDA_SUCCESS)
         got = driver.cuDeviceGetCount(&driver.devices);
     if (got != CUDA_SUCCESS)
-        (void)snprintf(driver_missing, sizeof(driver_missing),
-                "the driver does not start: %s (%d)", name_of(got), (int)got);
-    else if (driver.devices == 0)
+        (void)snprintf(why, bytes, "the driver does not start: %s (%d)", name_of(got),
+                (int)got);
+    return got == CUDA_SUCCESS;
+}
+
+static void open_driver(void)
+{
+    bool fine = gpu_is_hip()
+            ? gpu_driver_open_hip(&driver, driver_missing, sizeof(driver_missing))
+            : open_cuda(driver_missing, sizeof(driver_missing));
+
+    if (fine && driver.devices == 0)
         (void)snprintf(driver_missing, sizeof(driver_missing),
                 "the driver has no device");
 }
@@ -89,12 +134,9 @@ static void look_alone(int fd)
     bool fake;
 
     pthread_once(&driver_once, open_driver);
-    fake = dlsym(RTLD_DEFAULT, "fakecuda_kernel_add") != NULL;
-    if (!fake && driver_missing[0] == '\0') {
-        void *library = open_library();
-
-        fake = library != NULL && dlsym(library, "fakecuda_kernel_add") != NULL;
-    }
+    fake = dlsym(RTLD_DEFAULT, kind_asked()->fake_symbol) != NULL ||
+            (driver.library != NULL &&
+                    dlsym(driver.library, kind_asked()->fake_symbol) != NULL);
     if (driver_missing[0] != '\0')
         (void)dprintf(fd, "%s", driver_missing);
     else
@@ -102,13 +144,41 @@ static void look_alone(int fd)
     _exit(0);
 }
 
+static char state_folder[256];
+static pid_t state_owner;
+
+static void drop_state_folder(void)
+{
+    if (state_owner == getpid() && state_folder[0] != '\0')
+        multi_remove_folder(state_folder);
+    state_folder[0] = '\0';
+}
+
+void gpu_forget_paths(void)
+{
+    if (state_owner == 0 && atexit(drop_state_folder) != 0)
+        return;
+    drop_state_folder();
+    state_owner = getpid();
+    if (multi_temp_folder(state_folder, sizeof(state_folder)))
+        (void)setenv("MOTET_STATE_DIR", state_folder, 1);
+}
+
 int gpu_look(void)
 {
+    const char *asked = getenv(KIND_VARIABLE);
     char line[256] = "the driver ended the process that looked for it";
     int ends[2], fake = 0;
     pid_t pid;
     ssize_t n;
 
+    if (asked != NULL && strcmp(asked, kind_asked()->name) != 0) {
+        printf("FAIL  " KIND_VARIABLE " is '%s', need cuda or hip\n", asked);
+        return 1;
+    }
+    gpu_forget_paths();
+    memcpy(gpu_environment, kind_asked()->environment,
+            sizeof(kind_asked()->environment));
     (void)fflush(NULL);
     if (pipe(ends) != 0 || (pid = fork()) < 0) {
         printf("FAIL  cannot look for a driver\n");
@@ -190,6 +260,13 @@ void gpu_close(gpu_rank *g)
     if (g->pool != 0)
         (void)gpu_ok(g, g->cu->cuMemFree_v2(g->pool), "cuMemFree");
     g->context = NULL;
+}
+
+CUcontext gpu_elsewhere(const gpu_rank *g)
+{
+    return g->cu->context_of == NULL
+            ? NULL
+            : g->cu->context_of((g->ordinal + 1) % g->cu->devices);
 }
 
 CUdeviceptr gpu_reserve(gpu_rank *g, size_t bytes)
@@ -313,11 +390,13 @@ void gpu_drop_graph(gpu_rank *g, CUgraphExec *exec)
 
 /**
  * A communicator that fell back to copies would pass most tests and say nothing about
- * kernels: unless MOTET_PATH asked for it, that is a failure.
+ * kernels: unless MOTET_PATH asks for that, or EXPECTED_PATH, which is no variable of the
+ * library's, it is a failure.
  */
 static bool has_its_path(multi_rank *rank, ncclComm_t comm)
 {
-    const char *asked = getenv("MOTET_PATH");
+    const char *expected = getenv("EXPECTED_PATH");
+    const char *asked = expected != NULL ? expected : getenv("MOTET_PATH");
     motet_comm_info_t info = MOTET_COMM_INFO_INITIALIZER;
 
     if (rank->nranks == 1)
@@ -327,9 +406,10 @@ static bool has_its_path(multi_rank *rank, ncclComm_t comm)
     return multi_check(rank,
             asked != NULL ? strcmp(info.path, asked) == 0
                           : strcmp(info.path, "direct") == 0 ||
-                            strcmp(info.path, "staged") == 0,
+                            strcmp(info.path, "staged") == 0 ||
+                            strcmp(info.path, "direct+staged") == 0,
             "the path is \"%s\", expected %s", info.path,
-            asked != NULL ? asked : "direct or staged");
+            asked != NULL ? asked : "direct, staged or both");
 }
 
 bool gpu_comm(gpu_rank *g, int slot, ncclComm_t *out)

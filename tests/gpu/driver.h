@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The driver as the tests' ranks use it: an application's part of it, opened at run time,
- * so that the programs build and skip where there is none. It may be the stand-in of
- * tests/fakecuda; nothing here knows.
+ * so that the programs build and skip where there is none. It is NVIDIA's, or, with
+ * TEST_DEVICE=hip, AMD's runtime behind the same functions (driver_hip.c). Either
+ * may be a stand-in; nothing here knows.
  *
  * Never touched before the harness has forked: a driver does not survive a fork.
  * Memory, streams and events are made when a rank opens, not while kernels wait for one
@@ -15,17 +16,24 @@
 
 #include "device/cuda_api.h"
 
-#define GPU_STREAMS 2
-#define GPU_ALIGN   256
+#define GPU_STREAMS   2
+#define GPU_ALIGN     256
+#define GPU_VARIABLES 4
 
 #define GPU_POINTER(need, symbol, parameters, since, feature) \
     CUresult(*symbol) parameters;
 
-/** Every function of both lists of cuda_api.h; those that this driver lacks are NULL. */
+/**
+ * Every function of both lists of cuda_api.h; those that this driver lacks are NULL. Of
+ * AMD's runtime there are those that tests call.
+ */
 typedef struct gpu_driver {
     MOTET_CUDA_FUNCTIONS(GPU_POINTER)
     MOTET_CUDA_APPLICATION(GPU_POINTER)
     CUresult (*cuMemGetInfo_v2)(size_t *free, size_t *total);
+    /** Of a device; NULL where contexts are objects that a thread may lack. */
+    CUcontext (*context_of)(int ordinal);
+    void *library;
     int devices;
 } gpu_driver;
 
@@ -42,8 +50,29 @@ int gpu_look(void);
 int gpu_devices(void);
 bool gpu_is_fake(void);
 
-/** Environment that GPU ranks need, NULL-ended; see there. */
-extern const char *const gpu_environment[];
+/**
+ * From now on the library remembers things in an empty folder of this program's own: what
+ * a path did in one run says nothing about the next. The folder goes when the program ends.
+ */
+void gpu_forget_paths(void);
+
+/** Whether the driver is AMD's runtime. Known before gpu_look(). */
+bool gpu_is_hip(void);
+
+/** The variable that says which devices a process sees. */
+const char *gpu_visible_variable(void);
+
+/** What the stand-in's own variables begin with: "FAKECUDA_". */
+const char *gpu_fake_prefix(void);
+
+/** Environment that GPU ranks need, NULL-ended; see there. Filled in by gpu_look(). */
+extern const char *gpu_environment[GPU_VARIABLES + 1];
+
+/**
+ * AMD's runtime behind the functions of gpu_driver; its devices are counted.
+ * @return false, and @p why says what is missing
+ */
+bool gpu_driver_open_hip(gpu_driver *out, char *why, size_t bytes);
 
 /** What one rank works with. Lives in its body. */
 typedef struct gpu_rank {
@@ -70,6 +99,11 @@ bool gpu_open(gpu_rank *g, multi_rank *rank, int number, size_t pool_bytes);
 void gpu_close(gpu_rank *g);
 /** Make the rank's device the thread's again. */
 bool gpu_enter(gpu_rank *g);
+/**
+ * A context that is not the rank's device's: none at all, or, where threads always have
+ * a device, another one (its own if there is no other).
+ */
+CUcontext gpu_elsewhere(const gpu_rank *g);
 
 /** Device memory from the pool, aligned to GPU_ALIGN; 0, having failed, if it is used up. */
 CUdeviceptr gpu_reserve(gpu_rank *g, size_t bytes);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The value matrix on GPU ranks. What tests/multi calls "on a stream" is here captured
- * into a graph, which is played three times with new inputs. Which stream a case takes
- * follows from its number: one of two of the rank's own, so that the library must order
- * operations across streams; or a default one, where no other rank of the process shares it.
+ * into a graph, which is played three times, some of them a hundred times, with new
+ * inputs. Which stream a case takes follows from its number: one of two of the rank's
+ * own, so that the library must order operations across streams; or a default one, where
+ * no other rank of the process shares it.
  */
 #include "driver.h"
 #include "matrix.h"
@@ -192,6 +193,7 @@ static bool sync(void *state)
 
 static const matrix_target target = { .streamed = ", captured",
     .rounds = 3,
+    .many = 100,
     .environment = gpu_environment,
     .look = gpu_look,
     .open = open_ranks,

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEADLINE_S 120
+#define DEADLINE_S           120
+#define SUITE_VARIABLE_BYTES 128
 
 static const struct {
     const char *name;
@@ -17,12 +18,15 @@ static const struct {
     { "streams", suite_streams },
     { "graphs", suite_graphs },
     { "members", suite_members },
+    { "pairs", suite_pairs },
     { "paths", suite_paths },
     { "windows", suite_windows },
     { "failures", suite_failures },
     { "refusals", suite_refusals },
+    { "copies", suite_copies },
     { "wraps", suite_wraps },
     { "sizes", suite_sizes },
+    { "hip", suite_hip },
 };
 
 static size_t pool_bytes(void)
@@ -57,7 +61,9 @@ static void run_body(multi_rank *rank)
 
     (void)snprintf(ordinal, sizeof(ordinal), "%d", rank->rank % gpu_devices());
     if (test->own_device)
-        (void)setenv("CUDA_VISIBLE_DEVICES", ordinal, 1);
+        (void)setenv(gpu_visible_variable(), ordinal, 1);
+    if (test->before != NULL)
+        test->before(rank);
     fine = gpu_open(&g, rank, rank->rank, pool_bytes());
     fine = meet(rank, test) && fine;
     if (!fine || (!test->no_comm && !gpu_comm(&g, 0, &g.comm)))
@@ -72,9 +78,22 @@ static void run_body(multi_rank *rank)
         gpu_close(&g);
 }
 
+/** A row's variable, by its full name: see suite.h. Kept in @p room if it is another. */
+static const char *spelled(const char *variable, char room[SUITE_VARIABLE_BYTES])
+{
+    static const char mark[] = "FAKE_";
+    const char *rest = variable + sizeof(mark) - 1;
+
+    if (strncmp(variable, mark, sizeof(mark) - 1) != 0)
+        return variable;
+    (void)snprintf(room, SUITE_VARIABLE_BYTES, "%s%s", gpu_fake_prefix(), rest);
+    return room;
+}
+
 static bool run_row(const suite_test *test)
 {
     const char *environment[16] = { NULL };
+    char room[SUITE_VARIABLES][SUITE_VARIABLE_BYTES], log_file[512];
     size_t n = 0;
     multi_spec spec = { .name = test->sentence,
         .layout = test->layout,
@@ -93,13 +112,24 @@ static bool run_row(const suite_test *test)
         n++;
     }
     for (size_t i = 0; i < SUITE_VARIABLES && test->environment[i] != NULL; i++)
-        environment[n++] = test->environment[i];
+        environment[n++] = spelled(test->environment[i], room[i]);
+    gpu_forget_paths();
+    if (test->logs) {
+        (void)snprintf(log_file, sizeof(log_file), "NCCL_DEBUG_FILE=%s/log.%%p",
+                getenv("MOTET_STATE_DIR"));
+        environment[n++] = "NCCL_DEBUG=INFO";
+        environment[n++] = log_file;
+    }
     return multi_run(&spec) == 0;
 }
 
 /** Why a row is left out, or NULL. */
 static const char *left_out(const suite_test *test)
 {
+    if (test->vendor == SUITE_CUDA && gpu_is_hip())
+        return "AMD's runtime has no such thing";
+    if (test->vendor == SUITE_HIP && !gpu_is_hip())
+        return "only AMD's runtime has such things";
     switch (test->only) {
     case SUITE_FAKE: return gpu_is_fake() ? NULL : "only the stand-in has such faults";
     case SUITE_REAL: return gpu_is_fake() ? "too long for the stand-in" : NULL;
@@ -109,6 +139,15 @@ static const char *left_out(const suite_test *test)
 }
 
 /* ---- helpers of the bodies ---- */
+
+void suite_read_log(const multi_rank *rank, char *buf, size_t bytes)
+{
+    char path[512];
+
+    (void)snprintf(path, sizeof(path), "%s/log.%d", getenv("MOTET_STATE_DIR"),
+            (int)multi_pid(rank, 0));
+    multi_read_file(path, buf, bytes);
+}
 
 bool suite_put(gpu_rank *g, CUdeviceptr to, uint64_t seed, int of, size_t first,
         size_t count)
@@ -182,6 +221,47 @@ bool suite_sum(gpu_rank *g, ncclComm_t comm, CUdeviceptr from, CUdeviceptr to,
             ncclAllReduce(gpu_at(from), gpu_at(to), count, ncclFloat32, ncclSum, comm,
                     gpu_handle(stream)),
             "ncclAllReduce");
+}
+
+bool suite_round(gpu_rank *g, CUdeviceptr in, CUdeviceptr out, size_t room,
+        size_t count, uint64_t seed)
+{
+    int n = g->rank->nranks, me = g->number, root = (int)(seed % (unsigned)n);
+    int next = (me + 1) % n, prev = (me + n - 1) % n;
+    size_t piece = count / (size_t)n + 1;
+    cudaStream_t s = gpu_handle(g->stream[0]);
+    CUdeviceptr at[4];
+
+    for (size_t i = 0; i < 4; i++)
+        at[i] = out + i * room;
+    if (!suite_put(g, in, seed, me, 0, room / sizeof(float)) ||
+            !suite_sum(g, g->comm, in, at[0], count, g->stream[0]) ||
+            !multi_ok(g->rank,
+                    ncclBroadcast(gpu_at(in), gpu_at(at[1]), count, ncclFloat32, root,
+                            g->comm, s),
+                    "broadcast") ||
+            !multi_ok(g->rank, ncclGroupStart(), "ncclGroupStart") ||
+            !multi_ok(g->rank,
+                    ncclSend(gpu_at(in), count, ncclFloat32, next, g->comm, s),
+                    "send") ||
+            !multi_ok(g->rank,
+                    ncclRecv(gpu_at(at[2]), count, ncclFloat32, prev, g->comm, s),
+                    "recv") ||
+            !multi_ok(g->rank, ncclGroupEnd(), "ncclGroupEnd") ||
+            !multi_ok(g->rank,
+                    ncclAlltoAll(gpu_at(in), gpu_at(at[3]), piece, ncclFloat32, g->comm,
+                            s),
+                    "all_to_all") ||
+            !gpu_sync(g, g->stream[0]) || !gpu_well(g->rank, g->comm) ||
+            !suite_is_sum(g, at[0], seed, count, "the sum") ||
+            !suite_is(g, at[1], seed, root, 0, count, "the broadcast") ||
+            !suite_is(g, at[2], seed, prev, 0, count, "the message"))
+        return false;
+    for (int r = 0; r < n; r++)
+        if (!suite_is(g, at[3] + (size_t)r * piece * sizeof(float), seed, r,
+                    (size_t)me * piece, piece, "all_to_all"))
+            return false;
+    return true;
 }
 
 ncclResult_t suite_fate(gpu_rank *g, ncclComm_t comm, unsigned ms)

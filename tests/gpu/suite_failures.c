@@ -458,6 +458,7 @@ const suite_test suite_failures[] = {
     SUITE_ROW("one rank of two has another operation", other_kind, PROCESSES, 2),
     SUITE_ROW("messages of different sizes fail both ends", message_sizes, THREADS, 2),
     SUITE_ROW("a device that fails is named with the driver's words", sticky_error,
-            PROCESSES, 2, .only = SUITE_FAKE, .environment = { "FAKECUDA_STICKY=40" }),
+            PROCESSES, 2, .only = SUITE_FAKE, .vendor = SUITE_CUDA,
+            .environment = { "FAKE_STICKY=40" }),
     { .sentence = NULL },
 };

@@ -122,7 +122,7 @@ static void device_of_a_communicator(gpu_rank *g)
 static void context_is_restored(gpu_rank *g)
 {
     CUdeviceptr from = gpu_reserve(g, BYTES), to = gpu_reserve(g, BYTES);
-    CUcontext now = NULL;
+    CUcontext now = NULL, elsewhere = gpu_elsewhere(g);
     ncclComm_t comm = NULL;
 
     if (from == 0 || to == 0 || !gpu_comm(g, 1, &comm) ||
@@ -130,17 +130,17 @@ static void context_is_restored(gpu_rank *g)
         return;
     (void)gpu_ok(g, g->cu->cuCtxGetCurrent(&now), "cuCtxGetCurrent");
     (void)multi_check(g->rank, now == g->context, "init changed the context");
-    /* No context at all: the stream says which device is meant. */
-    (void)gpu_ok(g, g->cu->cuCtxSetCurrent(NULL), "cuCtxSetCurrent");
+    /* The stream says which device is meant. */
+    (void)gpu_ok(g, g->cu->cuCtxSetCurrent(elsewhere), "cuCtxSetCurrent");
     (void)suite_sum(g, comm, from, to, COUNT, g->stream[0]);
     (void)gpu_ok(g, g->cu->cuCtxGetCurrent(&now), "cuCtxGetCurrent");
-    (void)multi_check(g->rank, now == NULL, "an operation left a context");
+    (void)multi_check(g->rank, now == elsewhere, "an operation changed the context");
     (void)(gpu_enter(g) && gpu_sync(g, g->stream[0]) &&
             suite_is_sum(g, to, 1, COUNT, "the sum"));
-    (void)gpu_ok(g, g->cu->cuCtxSetCurrent(NULL), "cuCtxSetCurrent");
+    (void)gpu_ok(g, g->cu->cuCtxSetCurrent(elsewhere), "cuCtxSetCurrent");
     (void)multi_ok(g->rank, ncclCommDestroy(comm), "ncclCommDestroy");
     (void)gpu_ok(g, g->cu->cuCtxGetCurrent(&now), "cuCtxGetCurrent");
-    (void)multi_check(g->rank, now == NULL, "destroy left a context");
+    (void)multi_check(g->rank, now == elsewhere, "destroy changed the context");
     (void)gpu_enter(g);
 }
 

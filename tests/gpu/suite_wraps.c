@@ -11,52 +11,12 @@
 #define LARGE 200003 /* elements: chunks                */
 #define PIECE 16     /* bytes of a back-to-back message */
 
-/** Sum, broadcast, messages to the next rank and all_to_all of one size, all looked at. */
-static bool round_of_all(gpu_rank *g, CUdeviceptr in, CUdeviceptr out, size_t count,
-        uint64_t seed)
-{
-    int n = g->rank->nranks, me = g->number, root = (int)(seed % (unsigned)n);
-    int next = (me + 1) % n, prev = (me + n - 1) % n;
-    size_t piece = count / (size_t)n + 1;
-    cudaStream_t s = gpu_handle(g->stream[0]);
-    CUdeviceptr at[4];
-
-    for (size_t i = 0; i < 4; i++)
-        at[i] = out + i * (LARGE + 64) * sizeof(float);
-    if (!suite_put(g, in, seed, me, 0, LARGE + 64) ||
-            !suite_sum(g, g->comm, in, at[0], count, g->stream[0]) ||
-            !multi_ok(g->rank,
-                    ncclBroadcast(gpu_at(in), gpu_at(at[1]), count, ncclFloat32, root,
-                            g->comm, s),
-                    "broadcast") ||
-            !multi_ok(g->rank, ncclGroupStart(), "ncclGroupStart") ||
-            !multi_ok(g->rank,
-                    ncclSend(gpu_at(in), count, ncclFloat32, next, g->comm, s),
-                    "send") ||
-            !multi_ok(g->rank,
-                    ncclRecv(gpu_at(at[2]), count, ncclFloat32, prev, g->comm, s),
-                    "recv") ||
-            !multi_ok(g->rank, ncclGroupEnd(), "ncclGroupEnd") ||
-            !multi_ok(g->rank,
-                    ncclAlltoAll(gpu_at(in), gpu_at(at[3]), piece, ncclFloat32, g->comm,
-                            s),
-                    "all_to_all") ||
-            !gpu_sync(g, g->stream[0]) || !gpu_well(g->rank, g->comm) ||
-            !suite_is_sum(g, at[0], seed, count, "the sum") ||
-            !suite_is(g, at[1], seed, root, 0, count, "the broadcast") ||
-            !suite_is(g, at[2], seed, prev, 0, count, "the message"))
-        return false;
-    for (int r = 0; r < n; r++)
-        if (!suite_is(g, at[3] + (size_t)r * piece * sizeof(float), seed, r,
-                    (size_t)me * piece, piece, "all_to_all"))
-            return false;
-    return true;
-}
+#define ROOM ((LARGE + 64) * sizeof(float)) /* of one result */
 
 static bool wrap_buffers(gpu_rank *g, CUdeviceptr *in, CUdeviceptr *out)
 {
-    *in = gpu_reserve(g, (LARGE + 64) * sizeof(float));
-    *out = gpu_reserve(g, 4 * (LARGE + 64) * sizeof(float));
+    *in = gpu_reserve(g, ROOM);
+    *out = gpu_reserve(g, 4 * ROOM);
     return *in != 0 && *out != 0;
 }
 
@@ -68,7 +28,7 @@ static void across(gpu_rank *g)
 
     for (uint64_t i = 0; fine && i < 40; i++) {
         multi_doing(g->rank, "round %llu", (unsigned long long)i);
-        fine = round_of_all(g, in, out, i % 3 == 2 ? LARGE : SMALL + i, i);
+        fine = suite_round(g, in, out, ROOM, i % 3 == 2 ? LARGE : SMALL + i, i);
     }
 }
 
@@ -80,7 +40,7 @@ static void slots_that_rest(gpu_rank *g)
 
     for (uint64_t i = 0; fine && i < 24; i++) {
         multi_doing(g->rank, "round %llu", (unsigned long long)i);
-        fine = round_of_all(g, in, out, i < 2 || i >= 12 ? SMALL : LARGE, i);
+        fine = suite_round(g, in, out, ROOM, i < 2 || i >= 12 ? SMALL : LARGE, i);
     }
 }
 

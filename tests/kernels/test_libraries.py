@@ -19,7 +19,8 @@ def as_carried(image):
     """The bytes of `image` as they lie in a library."""
     folder, name = os.path.split(image)
     vendor = os.path.basename(folder)
-    packed = os.path.join(folder, "..", f"{vendor}_{name.split('.')[0]}.zst")
+    target = name.split(".")[0].replace("motet-", "")
+    packed = os.path.join(folder, "..", f"{vendor}_{target}.zst")
     return vendor, read(packed if os.path.exists(packed) else image)
 
 

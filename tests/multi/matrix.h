@@ -92,6 +92,7 @@ typedef struct matrix_world {
 typedef struct matrix_target {
     const char *streamed; /* what DIM_STREAM's second value is called: ", captured" */
     unsigned rounds;      /* such a case runs this often, each time with new inputs */
+    unsigned many; /* ... but some of the short ones that often; 0: none is special */
     const char *const
             *environment; /* of the ranks: "NAME=VALUE", NULL-ended, at most 14     */
     /** In the parent, before any rank. 0, or the program's exit status. */

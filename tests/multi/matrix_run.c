@@ -8,6 +8,8 @@
 
 #define MAX_BATCH         4 /* cases of one group */
 #define MAX_GROUPED_COUNT 4314
+#define MANY_MAX_COUNT    1024 /* of a case that runs many rounds: one in MANY_EVERY */
+#define MANY_EVERY        8
 
 struct worker {
     multi_rank *rank;
@@ -111,17 +113,27 @@ static bool each(struct worker *w, size_t batch, bool (*run)(const matrix_part *
     return true;
 }
 
+/** How often a recorded batch that begins with @p c runs. */
+static unsigned rounds_of(const matrix_case *c)
+{
+    bool special = matrix_there->many != 0 && matrix_count(c) <= MANY_MAX_COUNT &&
+            value_mix(c->id + 1) % MANY_EVERY == 0;
+
+    return special ? matrix_there->many : matrix_there->rounds;
+}
+
 /** A batch where the ranks' memory is elsewhere; a recorded one runs several times. */
 static bool run_there(struct worker *w, size_t at, size_t batch, bool grouped)
 {
     const matrix_target *t = matrix_there;
     bool recorded = w->world->cases[at].v[DIM_STREAM] != 0;
+    unsigned rounds = recorded ? rounds_of(&w->world->cases[at]) : 1;
 
     if (recorded &&
             (!t->record(w->there) || !issue_all(w, batch, grouped) ||
                     !t->recorded(w->there)))
         return false;
-    for (unsigned round = 0; round < (recorded ? t->rounds : 1); round++) {
+    for (unsigned round = 0; round < rounds; round++) {
         for (size_t k = 0; k < batch; k++)
             for (int i = 0; i < w->ranks && round > 0; i++) {
                 w->part[k][i].round = round;

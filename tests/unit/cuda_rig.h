@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests of the CUDA device: in children, each with a driver of its own, since a driver
- * does not survive a fork. It is the stand-in of tests/fakecuda if LD_LIBRARY_PATH leads
- * there, else the machine's; without any they are skipped. `app` is what an application
- * beside motet would call.
+ * Tests of the CUDA device, on the stand-in of tests/fakecuda if LD_LIBRARY_PATH leads
+ * there, else on the machine's driver; without any they are skipped. `app` is what an
+ * application beside motet would call.
  */
 #ifndef MOTET_TEST_CUDA_RIG_H
 #define MOTET_TEST_CUDA_RIG_H
 
-#include "base/error.h"
-#include "child.h"
 #include "device/cuda_api.h"
 #include "device/device.h"
 
-#include <dlfcn.h>
-#include <stdbool.h>
-#include <string.h>
+static const motet_gpu_ops *const ops = &motet_gpu_cuda;
+
+#include "contract_rig.h"
 
 typedef struct rig_app {
 #define FIELD(need, symbol, parameters, since, feature) CUresult(*symbol) parameters;
@@ -30,21 +27,6 @@ typedef struct rig_app {
 } rig_app;
 
 static rig_app app;
-static const motet_gpu_ops *const ops = &motet_gpu_cuda;
-
-/* In children: what is not so is said, and the child fails. */
-#define CHECK(truth)                                                              \
-    do {                                                                          \
-        if (!(truth)) {                                                           \
-            fprintf(stderr, "%s:%d: %s; trail: %s\n", __FILE__, __LINE__, #truth, \
-                    motet_error_trail());                                         \
-            return 1;                                                             \
-        }                                                                         \
-    } while (0)
-#define CHECK_SAID(words) CHECK(strstr(motet_error_trail(), (words)) != NULL)
-
-/* What the child returns for "not on this machine". */
-#define RIG_SKIP 77
 
 static inline bool rig_load(void)
 {
@@ -65,44 +47,6 @@ static inline bool rig_load(void)
     return true;
 }
 
-typedef struct rig_case {
-    int (*body)(void);
-    bool fake; /* needs the stand-in */
-    int devices;
-} rig_case;
-
-static inline int rig_child(const void *arg)
-{
-    const rig_case *c = arg;
-    int count = 0;
-
-    if (!rig_load() || (c->fake && app.kernel_add == NULL) || app.cuInit(0) != 0 ||
-            app.cuDeviceGetCount(&count) != 0 || count < c->devices)
-        return RIG_SKIP;
-    return c->body();
-}
-
-/* Run @p body in a child with nothing but @p variable ("NAME=VALUE" or NULL) set. */
-static inline void rig_run(int (*body)(void), bool fake, int devices,
-        const char *variable)
-{
-    const rig_case c = { .body = body, .fake = fake, .devices = devices };
-    const char *const environment[] = { variable, NULL };
-    child_result child = child_run(rig_child, &c, environment);
-
-    if (child.status == RIG_SKIP)
-        skip();
-    if (child.status != 0)
-        fail_msg("status %d\n%s%s", child.status, child.out, child.err);
-}
-
-/* ---- a kernel: word b of `at` becomes `value` + b, b the block ---- */
-
-typedef struct store_args {
-    uint64_t at;
-    uint32_t value, reserved;
-} store_args;
-
 static const char store_ptx[] =
         ".version 6.3\n.target sm_70\n.address_size 64\n"
         ".visible .entry motet_test_store(\n"
@@ -113,14 +57,6 @@ static const char store_ptx[] =
         "    mov.u32 %r2, %ctaid.x;\n    add.u32 %r1, %r1, %r2;\n"
         "    mul.wide.u32 %rd2, %r2, 4;\n    add.u64 %rd1, %rd1, %rd2;\n"
         "    st.u32 [%rd1], %r1;\n    ret;\n}\n";
-
-static inline void store_on_host(const void *args, uint32_t block, uint32_t blocks)
-{
-    const store_args *a = args;
-
-    (void)blocks;
-    ((uint32_t *)(uintptr_t)a->at)[block] = a->value + block;
-}
 
 /* The kernel on @p gpu, or NULL. */
 static inline void *rig_store_kernel(motet_gpu *gpu)
@@ -137,32 +73,117 @@ static inline void *rig_store_kernel(motet_gpu *gpu)
     return function;
 }
 
-static inline motet_result rig_store(motet_gpu *gpu, void *kernel, uint64_t at,
-        uint32_t value, void *stream)
-{
-    const store_args args = { .at = at, .value = value };
-    const motet_launch launch = { .function = kernel,
-        .blocks = 2,
-        .threads = 32,
-        .args = &args,
-        .bytes = sizeof(args) };
+/* ---- the application ---- */
 
-    return ops->launch(gpu, &launch, stream);
+static inline bool rig_start(bool fake, int devices)
+{
+    int count = 0;
+
+    return rig_load() && (!fake || app.kernel_add != NULL) && app.cuInit(0) == 0 &&
+            app.cuDeviceGetCount(&count) == 0 && count >= devices;
 }
 
-/* The word at @p at of the device, read over a stream of our own. */
-static inline uint32_t rig_word(motet_gpu *gpu, uint64_t at)
+static inline bool rig_use(int ordinal)
 {
-    uint32_t word = 0xdead;
-    void *stream = NULL;
+    CUcontext context;
 
-    if (ops->stream_create(gpu, false, &stream) != MOTET_OK ||
-            ops->copy(gpu, (uint64_t)(uintptr_t)&word, at, sizeof(word), stream) !=
-                    MOTET_OK ||
-            ops->stream_sync(gpu, stream) != MOTET_OK)
-        word = 0xbad;
-    ops->stream_destroy(gpu, stream);
-    return word;
+    return app.cuDevicePrimaryCtxRetain(&context, ordinal) == CUDA_SUCCESS &&
+            app.cuCtxSetCurrent(context) == CUDA_SUCCESS;
+}
+
+static inline uint64_t rig_app_alloc(size_t bytes)
+{
+    CUdeviceptr address = 0;
+
+    return app.cuMemAlloc_v2(&address, bytes) == CUDA_SUCCESS ? address : 0;
+}
+
+static inline uint64_t rig_app_managed(size_t bytes)
+{
+    CUdeviceptr address = 0;
+
+    return app.cuMemAllocManaged(&address, bytes, 1) == CUDA_SUCCESS ? address : 0;
+}
+
+static inline bool rig_app_register(void *memory, size_t bytes)
+{
+    return app.cuMemHostRegister_v2(memory, bytes,
+                   CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) ==
+            CUDA_SUCCESS;
+}
+
+static inline bool rig_app_unregister(void *memory)
+{
+    return app.cuMemHostUnregister(memory) == CUDA_SUCCESS;
+}
+
+static inline void *rig_app_stream(void)
+{
+    CUstream stream = NULL;
+
+    return app.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS ? stream
+                                                                               : NULL;
+}
+
+static inline bool rig_app_sync(void *stream)
+{
+    return app.cuStreamSynchronize(stream) == CUDA_SUCCESS;
+}
+
+static inline bool rig_capture_begin(void *stream, int mode)
+{
+    return app.cuStreamBeginCapture_v2(stream, (CUstreamCaptureMode)mode) ==
+            CUDA_SUCCESS;
+}
+
+static inline bool rig_capture_end(void *stream, void **graph_out)
+{
+    CUgraph graph = NULL;
+    const bool ended = app.cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS;
+
+    *graph_out = graph;
+    return ended;
+}
+
+static inline int rig_capture_mode(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    return app.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? (int)mode
+                                                                        : -1;
+}
+
+static inline bool rig_graph_nodes(void *graph, size_t *count_out)
+{
+    return app.cuGraphGetNodes(graph, NULL, count_out) == CUDA_SUCCESS;
+}
+
+static inline bool rig_node_edges(void *node, size_t *count_out)
+{
+    CUgraphNode before[8];
+
+    *count_out = 8;
+    return app.cuGraphNodeGetDependencies(node, before, count_out) == CUDA_SUCCESS;
+}
+
+static inline bool rig_graph_make(void *graph, void **exec_out)
+{
+    CUgraphExec exec = NULL;
+    const bool made = app.cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS;
+
+    *exec_out = exec;
+    return made;
+}
+
+static inline bool rig_graph_run(void *exec, void *stream)
+{
+    return app.cuGraphLaunch(exec, stream) == CUDA_SUCCESS;
+}
+
+static inline bool rig_graph_drop(void *graph, void *exec)
+{
+    return (exec == NULL || app.cuGraphExecDestroy(exec) == CUDA_SUCCESS) &&
+            (graph == NULL || app.cuGraphDestroy(graph) == CUDA_SUCCESS);
 }
 
 #endif

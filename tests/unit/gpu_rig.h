@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks with arenas in this process, and kernels built for the host between them: each
- * block of each rank is a thread. A run that does not end in time is aborted, as a
+ * Ranks with two arenas each in this process, and kernels built for the host between
+ * them: each block of each rank is a thread. A run that does not end in time is aborted, as a
  * communicator would be, and fails the test.
  */
 #ifndef MOTET_TESTS_GPU_RIG_H
@@ -29,7 +29,7 @@ typedef struct rig {
     int nranks;
     uint32_t blocks; /* of the next grid */
     motet_gpu_layout layout;
-    uint8_t *arena[RIG_RANKS], *own[RIG_RANKS];
+    uint8_t *arena[RIG_RANKS][MOTET_GPU_INBOXES], *own[RIG_RANKS];
     motet_gpu_control *control[RIG_RANKS];
     uint32_t operations;
 } rig;
@@ -48,6 +48,19 @@ static void *rig_memory(size_t bytes)
     return p;
 }
 
+/* Which of its two arenas a rank has for another one, both ways: neighbours meet in the
+ * second. */
+static uint32_t rig_inbox(int rank, int other)
+{
+    return (uint32_t)(rank + other) % MOTET_GPU_INBOXES;
+}
+
+static motet_gpu_line *rig_line(const rig *g, int rank, uint32_t block, int writer)
+{
+    return (motet_gpu_line *)(void *)(g->arena[rank][rig_inbox(rank, writer)] +
+            motet_gpu_line_offset(&g->layout, block, (uint32_t)writer));
+}
+
 static motet_gpu_state *rig_state(const rig *g, int rank, uint32_t block)
 {
     return (motet_gpu_state *)(void *)motet_gpu_state_at(g->own[rank], block);
@@ -60,20 +73,19 @@ static void rig_reset(rig *g, uint32_t start, uint32_t tag)
     const motet_gpu_layout *l = &g->layout;
 
     for (int r = 0; r < g->nranks; r++) {
-        memset(g->arena[r], 0, l->arena_bytes);
         memset(g->own[r], 0, l->own_bytes);
         memset(g->control[r], 0, sizeof(*g->control[r]));
-        for (uint64_t at = l->ll; at < l->stage; at += 4)
-            memcpy(g->arena[r] + at, &tag, sizeof(tag));
+        for (int i = 0; i < MOTET_GPU_INBOXES; i++) {
+            memset(g->arena[r][i], 0, l->arena_bytes);
+            for (uint64_t at = l->ll; at < l->stage; at += 4)
+                memcpy(g->arena[r][i] + at, &tag, sizeof(tag));
+        }
         for (uint32_t b = 0; b < l->blocks; b++) {
             rig_state(g, r, b)->position = start;
             rig_state(g, r, b)->cleared = ((start >> 29) - 1) % 8 * 0x0101u;
             for (int w = 0; w < g->nranks; w++) {
-                motet_gpu_line *line =
-                        (motet_gpu_line *)(void *)motet_gpu_line_at(g->arena[r], l, b,
-                                (uint32_t)w);
-                line->progress = start;
-                line->published = tag;
+                rig_line(g, r, b, w)->progress = start;
+                rig_line(g, r, b, w)->published = tag;
             }
         }
     }
@@ -90,7 +102,8 @@ static void rig_init(rig *g, int nranks, uint32_t blocks, motet_gpu_layout sizes
     g->layout.blocks = g->layout.pair_blocks = RIG_BLOCKS;
     motet_gpu_layout_fill(&g->layout);
     for (int r = 0; r < nranks; r++) {
-        g->arena[r] = rig_memory(g->layout.arena_bytes);
+        for (int i = 0; i < MOTET_GPU_INBOXES; i++)
+            g->arena[r][i] = rig_memory(g->layout.arena_bytes);
         g->own[r] = rig_memory(g->layout.own_bytes);
         g->control[r] = rig_memory(sizeof(*g->control[r]));
     }
@@ -100,7 +113,8 @@ static void rig_init(rig *g, int nranks, uint32_t blocks, motet_gpu_layout sizes
 static void rig_release(rig *g)
 {
     for (int r = 0; r < g->nranks; r++) {
-        free(g->arena[r]);
+        for (int i = 0; i < MOTET_GPU_INBOXES; i++)
+            free(g->arena[r][i]);
         free(g->own[r]);
         free(g->control[r]);
     }
@@ -120,8 +134,31 @@ static motet_gpu_args rig_args(const rig *g, int rank)
         .ticket = g->operations + 1,
     };
 
-    for (int r = 0; r < g->nranks; r++)
-        args.arena[r] = g->arena[r];
+    memcpy(args.inbox, g->arena[rank], sizeof(args.inbox));
+    for (int r = 0; r < g->nranks; r++) {
+        args.arena[r] = g->arena[r][rig_inbox(rank, r)];
+        args.hosted |= rig_inbox(rank, r) << r;
+    }
+    return args;
+}
+
+/* The same for its transfers, of which there is none yet. */
+static inline motet_gpu_pairs_args rig_pairs_args(const rig *g, int rank)
+{
+    motet_gpu_args base = rig_args(g, rank);
+    motet_gpu_pairs_args args = {
+        .own = base.own,
+        .control = base.control,
+        .layout = base.layout,
+        .rank = base.rank,
+        .nranks = base.nranks,
+        .blocks = g->blocks,
+        .hosted = base.hosted,
+        .ticket = base.ticket,
+    };
+
+    memcpy(args.inbox, base.inbox, sizeof(args.inbox));
+    memcpy(args.arena, base.arena, sizeof(args.arena));
     return args;
 }
 

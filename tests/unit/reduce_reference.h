@@ -15,29 +15,39 @@
 #include <stdint.h>
 #include <string.h>
 
+/* fnuz: as gfx942 has fp8, with a bias larger by one and −0 for the only NaN. */
 typedef struct narrow_layout {
     int exp_bits, man_bits;
-    bool has_inf;
+    bool has_inf, fnuz;
 } narrow_layout;
+
+static bool reference_is_fnuz;
 
 static narrow_layout layout_of(int type)
 {
     switch (type) {
-    case MOTET_FLOAT16: return (narrow_layout){ 5, 10, true };
-    case MOTET_BFLOAT16: return (narrow_layout){ 8, 7, true };
-    case MOTET_FLOAT8E4M3: return (narrow_layout){ 4, 3, false };
-    default: return (narrow_layout){ 5, 2, true };
+    case MOTET_FLOAT16: return (narrow_layout){ 5, 10, true, false };
+    case MOTET_BFLOAT16: return (narrow_layout){ 8, 7, true, false };
+    case MOTET_FLOAT8E4M3: return (narrow_layout){ 4, 3, false, reference_is_fnuz };
+    default: return (narrow_layout){ 5, 2, !reference_is_fnuz, reference_is_fnuz };
     }
+}
+
+static int bias_of_layout(narrow_layout l)
+{
+    return (1 << (l.exp_bits - 1)) - (l.fnuz ? 0 : 1);
 }
 
 static double decode(int type, uint32_t bits)
 {
     narrow_layout l = layout_of(type);
-    int bias = (1 << (l.exp_bits - 1)) - 1;
+    int bias = bias_of_layout(l);
     uint32_t man = bits & ((1u << l.man_bits) - 1);
     int exp = (int)(bits >> l.man_bits) & ((1 << l.exp_bits) - 1);
     double sign = bits >> (l.exp_bits + l.man_bits) ? -1 : 1;
-    bool top = exp == (1 << l.exp_bits) - 1;
+    bool top = exp == (1 << l.exp_bits) - 1 && !l.fnuz;
+    if (l.fnuz && bits == 0x80)
+        return (double)NAN;
     if (top && l.has_inf)
         return man ? (double)NAN : sign * (double)INFINITY;
     if (top && man == (1u << l.man_bits) - 1)
@@ -50,10 +60,12 @@ static double decode(int type, uint32_t bits)
 static uint32_t encode(int type, double x)
 {
     narrow_layout l = layout_of(type);
-    int bias = (1 << (l.exp_bits - 1)) - 1;
+    int bias = bias_of_layout(l);
     uint32_t exp_mask = ((1u << l.exp_bits) - 1) << l.man_bits;
     uint32_t all_ones = exp_mask | ((1u << l.man_bits) - 1);
     uint32_t sign = (signbit(x) ? 1u : 0u) << (l.exp_bits + l.man_bits);
+    if (l.fnuz && (isnan(x) || isinf(x)))
+        return 0x80;
     if (isnan(x))
         return l.has_inf ? exp_mask | (1u << (l.man_bits - 1)) : all_ones;
     uint32_t beyond = l.has_inf ? exp_mask : all_ones;
@@ -65,6 +77,8 @@ static uint32_t encode(int type, double x)
     /* In units of the last place, rounded by rint to nearest even. */
     double units = rint(ldexp(fabs(x), l.man_bits - exp));
     uint64_t code = ((uint64_t)(exp + bias - 1) << l.man_bits) + (uint64_t)units;
+    if (l.fnuz)
+        return code > all_ones ? 0x80 : code == 0 ? 0 : sign | (uint32_t)code;
     return sign | (code > beyond ? beyond : (uint32_t)code);
 }
 

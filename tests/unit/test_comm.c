@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators from inside: their table and its graveyard, operators, registrations,
  * exchanges, and batches from their pool to the streams that they run on. */
-#include "comm/registry.h"
+#include "comm_rig.h"
 
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
-
-#define MAX_RANKS 4
 
 static void sleep_ms(unsigned ms)
 {
@@ -23,58 +16,9 @@ static void sleep_ms(unsigned ms)
     nanosleep(&t, NULL);
 }
 
-/* ---- communicators whose ranks are threads of this process ---- */
-
-typedef struct starting {
-    motet_comm *comm;
-    motet_comm_spec spec;
-    pthread_t thread;
-} starting;
-
-static void *start_thread(void *arg)
-{
-    starting *s = arg;
-
-    motet_comm_started(s->comm, motet_comm_start(s->comm, &s->spec));
-    return NULL;
-}
-
-static void make_id(motet_id *id)
-{
-    motet_params *params = malloc(sizeof(*params));
-
-    assert_non_null(params);
-    assert_int_equal(motet_params_from_environment(params), MOTET_OK);
-    assert_int_equal(motet_id_create(params, id), MOTET_OK);
-    free(params);
-}
-
 static void make_comms(int n, motet_comm **comm)
 {
-    starting s[MAX_RANKS] = { 0 };
-    motet_id id;
-
-    make_id(&id);
-    for (int r = 0; r < n; r++) {
-        assert_int_equal(motet_comm_new(&comm[r]), MOTET_OK);
-        s[r].comm = comm[r];
-        s[r].spec = (motet_comm_spec){ .id = id,
-            .nranks = n,
-            .rank = r,
-            .choice = MOTET_CHOOSE_CPU,
-            .config = { .blocking = 1 } };
-        assert_int_equal(pthread_create(&s[r].thread, NULL, start_thread, &s[r]), 0);
-    }
-    for (int r = 0; r < n; r++) {
-        pthread_join(s[r].thread, NULL);
-        assert_int_equal(motet_comm_async(comm[r]), MOTET_OK);
-    }
-}
-
-static void destroy_comms(int n, motet_comm **comm)
-{
-    for (int r = 0; r < n; r++)
-        assert_int_equal(motet_comm_destroy(comm[r]), MOTET_OK);
+    make_comms_on(MOTET_CHOOSE_CPU, n, comm);
 }
 
 static motet_op sum_of(int32_t *send, int32_t *recv)
@@ -86,15 +30,6 @@ static motet_op sum_of(int32_t *send, int32_t *recv)
         .send = send,
         .recv = recv,
         .count = 1 };
-}
-
-static motet_batch *batch_of(motet_comm *comm, const motet_op *op, const void *stream)
-{
-    motet_batch *batch;
-
-    assert_int_equal(motet_batch_get(comm, &batch), MOTET_OK);
-    assert_int_equal(motet_batch_add(batch, op, stream), MOTET_OK);
-    return batch;
 }
 
 /* ---- the table and the graveyard ---- */

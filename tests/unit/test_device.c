@@ -300,7 +300,7 @@ static void test_a_cpu_rank_is_never_made_where_a_gpu_was_meant(void **state)
                 "MOTET_DEVICE is 'gpu'" },
         { "MOTET_DEVICE=cuda", MOTET_CHOOSE_AUTO, MOTET_ERR_DEVICE, "'cuda'" },
         { "MOTET_DEVICE=hip", MOTET_CHOOSE_AUTO, MOTET_ERR_DEVICE,
-                "'hip' but this build has no AMD device" },
+                "'hip' but no GPU can be used: " },
         { "MOTET_DEVICE=gpu", MOTET_CHOOSE_CPU, MOTET_OK, NULL },
         { "MOTET_DEVICE=cpu", MOTET_CHOOSE_GPU, MOTET_ERR_DEVICE,
                 "a GPU communicator was asked for but no GPU can be used: " },

@@ -121,15 +121,17 @@ static bool needs_no_slot(const trial *t)
 static void fill_slots(const rig *g)
 {
     for (int r = 0; r < g->nranks; r++)
-        memset(g->arena[r] + g->layout.stage, POISON,
-                g->layout.pair_stage - g->layout.stage);
+        for (int i = 0; i < MOTET_GPU_INBOXES; i++)
+            memset(g->arena[r][i] + g->layout.stage, POISON,
+                    g->layout.pair_stage - g->layout.stage);
 }
 
 static void check_slots(const rig *g)
 {
     for (int r = 0; r < g->nranks; r++)
-        for (uint64_t at = g->layout.stage; at < g->layout.pair_stage; at++)
-            assert_int_equal(g->arena[r][at], POISON);
+        for (int i = 0; i < MOTET_GPU_INBOXES; i++)
+            for (uint64_t at = g->layout.stage; at < g->layout.pair_stage; at++)
+                assert_int_equal(g->arena[r][i][at], POISON);
 }
 
 static void test_windows_change_where_bytes_go_and_not_which(void **state)

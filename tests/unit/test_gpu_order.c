@@ -58,17 +58,11 @@ typedef struct rank_run {
 
 static void run_message(rank_run *r, const operation *o, uint32_t i)
 {
-    motet_gpu_args base = rig_args(r->g, (int)r->rank);
-    motet_gpu_pairs_args a = { .own = base.own,
-        .control = base.control,
-        .layout = base.layout,
-        .rank = base.rank,
-        .nranks = base.nranks,
-        .blocks = 1,
-        .count = 1 };
+    motet_gpu_pairs_args a = rig_pairs_args(r->g, (int)r->rank);
     bool receives = r->rank == o->peer;
 
-    memcpy(a.arena, base.arena, sizeof(a.arena));
+    a.ticket = 0;
+    a.count = 1;
     a.transfer[0] = (motet_gpu_transfer){
         .buffer = (uint8_t *)(receives ? r->recv : r->send),
         .bytes = o->words * 4,
@@ -202,18 +196,20 @@ static void test_ranks_that_run_ahead_overwrite_nothing(void **state)
 
 /* ---- Tags ------------------------------------------------------------------------- */
 
-/* How many words of rank 0's LL slots hold @p tag where a tag belongs. */
+/* How many words of rank 0's LL slots hold @p tag where a tag belongs, in both arenas. */
 static int tags_left(const rig *g, uint32_t tag)
 {
     const motet_gpu_layout *l = &g->layout;
     uint64_t block_bytes = (uint64_t)MOTET_LL_SLOTS * l->nranks * 2 * l->ll_bytes;
     int left = 0;
 
-    for (uint64_t at = l->ll; at < l->ll + block_bytes; at += 8) {
-        uint32_t word;
+    for (int i = 0; i < MOTET_GPU_INBOXES; i++) {
+        for (uint64_t at = l->ll; at < l->ll + block_bytes; at += 8) {
+            uint32_t word;
 
-        memcpy(&word, g->arena[0] + at + 4, sizeof(word));
-        left += word == tag;
+            memcpy(&word, g->arena[0][i] + at + 4, sizeof(word));
+            left += word == tag;
+        }
     }
     return left;
 }

@@ -14,21 +14,6 @@ static void fill_message(uint8_t *p, size_t bytes, int from, int to, int message
         p[i] = (uint8_t)(i * 7 + (size_t)(from * 31 + to * 17 + message * 3));
 }
 
-static motet_gpu_pairs_args pairs_args(const rig *g, int rank)
-{
-    motet_gpu_args base = rig_args(g, rank);
-    motet_gpu_pairs_args a = { .own = base.own,
-        .control = base.control,
-        .layout = base.layout,
-        .rank = base.rank,
-        .nranks = base.nranks,
-        .blocks = RIG_BLOCKS,
-        .ticket = base.ticket };
-
-    memcpy(a.arena, base.arena, sizeof(a.arena));
-    return a;
-}
-
 /* All messages to and from every other rank, sends on the lower blocks. */
 static void fill_pairs(rig *g, int rank, motet_gpu_pairs_args *a,
         buffer (*sent)[MESSAGES], buffer (*got)[MESSAGES])
@@ -64,7 +49,7 @@ static void run_pairs(rig *g)
     rig_grid grid[RIG_RANKS];
 
     for (int r = 0; r < g->nranks; r++) {
-        args[r] = pairs_args(g, r);
+        args[r] = rig_pairs_args(g, r);
         fill_pairs(g, r, &args[r], sent[r], got[r]);
     }
     for (int r = 0; r < g->nranks; r++)
@@ -98,7 +83,8 @@ static void test_pairs_move_messages_of_any_size_and_wrap(void **state)
                 motet_gpu_pair_state *own = (motet_gpu_pair_state *)(void *)
                         motet_gpu_pair_state_at(g.own[r], &g.layout, b, p);
                 motet_gpu_pair_line *line = (motet_gpu_pair_line *)(void *)
-                        motet_gpu_pair_line_at(g.arena[r], &g.layout, b, p);
+                        motet_gpu_pair_line_at(g.arena[r][rig_inbox(r, (int)p)],
+                                &g.layout, b, p);
 
                 own->sent = own->received = 0xfffffffe;
                 line->published = line->taken = 0xfffffffe;
@@ -120,7 +106,7 @@ static void test_a_receive_of_another_size_is_an_error(void **state)
     (void)state;
     rig_init(&g, 2, 1, small, 9);
     for (int r = 0; r < 2; r++) {
-        args[r] = pairs_args(&g, r);
+        args[r] = rig_pairs_args(&g, r);
         args[r].count = args[r].blocks = 1;
         args[r].transfer[0] = (motet_gpu_transfer){ .buffer = data + 8 * r,
             .bytes = r == 0 ? 8 : 4,
@@ -251,10 +237,11 @@ static void test_an_operation_that_ran_meanwhile_is_an_error(void **state)
 static void test_a_closed_communicator_touches_nothing(void **state)
 {
     static const char *const others[] = { "motet_ll_copy", "motet_stage_copy",
-        "motet_set_flag", "motet_wait_flag" };
+        "motet_flag" };
 
     (void)state;
-    for (size_t k = 0; k < 7; k++) {
+    for (size_t k = 0; k < 6; k++) {
+        motet_gpu_flag_args args = { .steps = 1, .first = 1, .last = 1, .filled = 1 };
         rig_grid grid;
         two_sides t;
         uint8_t *before;
@@ -262,11 +249,14 @@ static void test_a_closed_communicator_touches_nothing(void **state)
         two_sides_make(&t, 5);
         rig_state(&t.g, 0, 0)->closed = 1;
         before = rig_memory(t.g.layout.arena_bytes);
-        memcpy(before, t.g.arena[1], t.g.layout.arena_bytes);
+        memcpy(before, t.g.arena[1][rig_inbox(1, 0)], t.g.layout.arena_bytes);
         t.args[0].recv = NULL; /* not even its own buffers */
-        rig_launch(&grid, k < 3 ? reducers[k] : others[k - 3], &t.args[0], 1);
+        args.op = t.args[0];   /* first in it, so that it serves all */
+        args.filled_mask = args.read_mask = args.data_mask = 2;
+        rig_launch(&grid, k < 3 ? reducers[k] : others[k - 3], &args, 1);
         assert_true(rig_join(&t.g, &grid));
-        assert_memory_equal(t.g.arena[1], before, t.g.layout.arena_bytes);
+        assert_memory_equal(t.g.arena[1][rig_inbox(1, 0)], before,
+                t.g.layout.arena_bytes);
         assert_int_equal(t.g.control[0]->error, MOTET_GPU_OK);
         assert_int_equal(t.g.control[0]->done[0], t.args[0].ticket);
         assert_int_equal(rig_state(&t.g, 0, 0)->position, 5);
@@ -278,27 +268,108 @@ static void test_a_closed_communicator_touches_nothing(void **state)
 
 /* ---- Flags and litmus ------------------------------------------------------------- */
 
+/* All say what they filled and wait for the others', step by step, on two "lanes". */
 static void test_flags_order_the_steps_of_an_operation(void **state)
 {
+    enum { STEPS = 3, LAUNCHES = STEPS + 2 };
     rig g;
 
     (void)state;
     rig_init(&g, 3, 1, small, 0xfffffffe);
-    for (int i = 0; i < 8; i++) {
-        motet_gpu_args args[RIG_RANKS];
+    for (uint32_t i = 0; i < 2 * LAUNCHES; i++) {
+        motet_gpu_flag_args args[RIG_RANKS];
+        rig_grid grid[RIG_RANKS];
+        uint32_t step = i % LAUNCHES;
 
         for (int r = 0; r < 3; r++) {
-            args[r] = rig_args(&g, r);
-            args[r].send_mask = args[r].recv_mask = 7u & ~(1u << r);
-            args[r].fingerprint = 0x2000u + (uint32_t)i / 4;
-            args[r].bytes = (uint64_t)(i / 2 % 2);
-            args[r].send_stride = 2;
+            uint32_t others = 7u & ~(1u << r);
+            bool runs = step > 0 && step <= STEPS;
+
+            args[r] = (motet_gpu_flag_args){ .op = rig_args(&g, r),
+                .steps = STEPS,
+                .first = step == 0,
+                .last = step == LAUNCHES - 1,
+                .filled_mask = runs ? others : 0,
+                .filled = step,
+                .read_mask = step > 1 ? others : 0,
+                .read = step - 1,
+                .credit_mask = runs ? others : 0,
+                .credit = step > 1 ? step - 1 : 0,
+                .data_mask = runs ? others : 0,
+                .data = step };
+            args[r].op.fingerprint = 0x2000u + i / LAUNCHES;
+            rig_launch(&grid[r], "motet_flag", &args[r], 1);
         }
-        rig_run(&g, i % 2 == 0 ? "motet_set_flag" : "motet_wait_flag", args);
+        for (int r = 0; r < 3; r++)
+            assert_true(rig_join(&g, &grid[r]));
+        g.operations++;
         rig_assert_in_step(&g);
         assert_int_equal(rig_state(&g, 0, 0)->last,
-                i < 3 ? 0 : 0x2000u + (uint32_t)(i + 1) / 4 - 1);
+                i < LAUNCHES - 1 ? 0 : 0x2000u + (i + 1) / LAUNCHES - 1);
     }
+    rig_release(&g);
+}
+
+/* Rank 0 sends rank 1 messages of so many steps, one after the other. */
+static void test_flags_of_messages_wait_for_each_other(void **state)
+{
+    static const uint32_t steps[] = { 1, 2, 9 };
+    rig g;
+
+    (void)state;
+    rig_init(&g, 2, 1, small, 5);
+    for (size_t m = 0; m < sizeof(steps) / sizeof(*steps); m++) {
+        for (uint32_t k = 0; k <= steps[m]; k++) {
+            motet_gpu_pair_flag_args args[2];
+            rig_grid grid[2];
+
+            for (int r = 0; r < 2; r++)
+                args[r] = (motet_gpu_pair_flag_args){ .op = rig_args(&g, r),
+                    .peer = (uint32_t)(1 - r),
+                    .receive = (uint32_t)r };
+            args[0].told = k == 0 ? 0 : k + 1;
+            args[0].awaited = k == steps[m] ? k : k + 1;
+            args[0].sizes = k == 1;
+            args[1].told = k + 1;
+            args[1].awaited = k == 0 ? 0 : k + 1;
+            args[1].sizes = k == 1;
+            for (int r = 0; r < 2; r++) {
+                args[r].op.bytes = 1000 + m;
+                args[r].ends = k == steps[m] ? k + 1 : 0;
+                rig_launch(&grid[r], "motet_pair_flag", &args[r], 1);
+            }
+            assert_true(rig_join(&g, &grid[0]));
+            assert_true(rig_join(&g, &grid[1]));
+            assert_int_equal(g.control[1]->error, MOTET_GPU_OK);
+        }
+    }
+    rig_release(&g);
+}
+
+static void test_a_message_of_another_size_is_an_error(void **state)
+{
+    motet_gpu_pair_flag_args args[2];
+    rig_grid grid[2];
+    rig g;
+
+    (void)state;
+    rig_init(&g, 2, 1, small, 5);
+    for (int r = 0; r < 2; r++) {
+        args[r] = (motet_gpu_pair_flag_args){ .op = rig_args(&g, r),
+            .peer = (uint32_t)(1 - r),
+            .receive = (uint32_t)r,
+            .sizes = 1 };
+        args[r].op.bytes = 100 + (uint64_t)r;
+    }
+    args[0].told = args[1].awaited = 2;
+    rig_launch(&grid[0], "motet_pair_flag", &args[0], 1);
+    rig_launch(&grid[1], "motet_pair_flag", &args[1], 1);
+    assert_true(rig_join(&g, &grid[0]));
+    assert_true(rig_join(&g, &grid[1]));
+    assert_int_equal(g.control[1]->error, MOTET_GPU_ERROR_SIZE);
+    assert_int_equal(g.control[1]->error_theirs, 100);
+    assert_int_equal(g.control[1]->error_mine, 101);
+    assert_int_equal(rig_state(&g, 1, 0)->closed, 1);
     rig_release(&g);
 }
 
@@ -337,6 +408,8 @@ int main(void)
         cmocka_unit_test(test_an_operation_that_ran_meanwhile_is_an_error),
         cmocka_unit_test(test_a_closed_communicator_touches_nothing),
         cmocka_unit_test(test_flags_order_the_steps_of_an_operation),
+        cmocka_unit_test(test_flags_of_messages_wait_for_each_other),
+        cmocka_unit_test(test_a_message_of_another_size_is_an_error),
         cmocka_unit_test(test_litmus_sees_all_words_in_order),
     };
 

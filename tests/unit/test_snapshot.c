@@ -88,7 +88,7 @@ static void test_what_is_no_recorder_file_is_refused_with_the_reason(void **stat
         const char *words;
     } cases[] = {
         { offsetof(motet_trace_file, magic), 0x1234, "not a recorder file" },
-        { offsetof(motet_trace_file, version), 2, "version 2" },
+        { offsetof(motet_trace_file, version), MOTET_TRACE_VERSION + 1, "version 3" },
         { offsetof(motet_trace_file, version), 0, "version 0" },
         { offsetof(motet_trace_file, header_bytes), 64, "this build reads" },
         { offsetof(motet_trace_file, op_bytes), 65, "x 65 bytes" },

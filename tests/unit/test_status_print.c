@@ -45,6 +45,20 @@ static void test_hosts_that_differ_are_shown_for_each_rank(void **state)
     expect(text, "  node2: no operation yet\n");
 }
 
+static void test_the_path_is_shown_once_it_is_known(void **state)
+{
+    motet_trace_snapshot *s = add_rank(0, 1);
+
+    (void)state;
+    judge();
+    print(false, false);
+    assert_null(strstr(text, "path"));
+    snprintf(s->file.path, sizeof(s->file.path), "direct+staged");
+    judge();
+    expect(print(false, false), ", path direct+staged, made ");
+    expect(print(true, false), "\"path\": \"direct+staged\"");
+}
+
 static void test_all_shows_the_last_sixteen_operations(void **state)
 {
     motet_trace_snapshot *s = add_rank(0, 1);
@@ -181,6 +195,7 @@ int main(void)
         ROW(test_communicators_are_kept_apart_live_ones_first),
         ROW(test_of_two_files_of_one_rank_the_living_one_counts),
         ROW(test_hosts_that_differ_are_shown_for_each_rank),
+        ROW(test_the_path_is_shown_once_it_is_known),
         ROW(test_all_shows_the_last_sixteen_operations),
         ROW(test_calls_are_written_as_people_say_them),
         ROW(test_durations_are_written_in_fitting_units),

@@ -5,6 +5,7 @@
 #include "cmd.h"
 
 #include "base/clock.h"
+#include "kernels/images.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -18,6 +19,8 @@
 
 /* How long a driver may take to say what devices it has. */
 #define PROBE_S 120
+/* How long what is killed may take to be gone. */
+#define KILL_S 2
 
 /* ---------------------------------------------------------------------- CPU */
 
@@ -91,27 +94,40 @@ const struct backend backend_cpu = {
 
 /* ------------------------------------------------------------------- choice */
 
-/* Wait for @p pid, but not for ever. Whether it ended by itself, well. */
-static bool ended_well(pid_t pid)
+/* Wait for @p pid for @p seconds at most. Whether it is gone. */
+static bool gone_within(pid_t pid, unsigned seconds, int *status)
 {
     const struct timespec nap = { .tv_nsec = 2000000 };
-    uint64_t limit = motet_now_ns() + PROBE_S * MOTET_NS_PER_S;
-    int status;
+    uint64_t limit = motet_now_ns() + seconds * MOTET_NS_PER_S;
 
-    while (waitpid(pid, &status, WNOHANG) == 0) {
-        if (motet_now_ns() > limit) {
-            kill(pid, SIGKILL);
-            waitpid(pid, &status, 0);
+    while (waitpid(pid, status, WNOHANG) == 0) {
+        if (motet_now_ns() > limit)
             return false;
-        }
         nanosleep(&nap, NULL);
     }
-    return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FINE;
+    return true;
+}
+
+/* Why @p pid did not end by itself, well; NULL if it did. A process that a driver holds in
+ * the kernel outlives even SIGKILL. */
+static const char *ended_badly(pid_t pid)
+{
+    int status = -1;
+
+    if (gone_within(pid, PROBE_S, &status))
+        return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FINE
+                ? NULL
+                : "the driver crashed";
+    kill(pid, SIGKILL);
+    if (gone_within(pid, KILL_S, &status))
+        return "the driver did not answer in time";
+    return "the driver did not answer in time, and its process cannot be ended";
 }
 
 /* Ask a driver in a process of its own: this one must be able to fork afterwards. */
 static void look(const struct backend *backend, struct backend_facts *out)
 {
+    const char *bad;
     struct backend_facts *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pid;
@@ -136,11 +152,10 @@ static void look(const struct backend *backend, struct backend_facts *out)
     if (pid < 0)
         snprintf(out->why, sizeof(out->why), "start a process that looks: %s",
                 strerror(errno));
-    else if (ended_well(pid))
-        *out = *shared;
+    else if ((bad = ended_badly(pid)) != NULL)
+        snprintf(out->why, sizeof(out->why), "%s", bad);
     else
-        snprintf(out->why, sizeof(out->why),
-                "the driver crashed, or did not answer for %d s", PROBE_S);
+        *out = *shared;
     munmap(shared, sizeof(*shared));
 }
 
@@ -151,10 +166,52 @@ static int agree(const char *command, const char *kind)
     return cmd_error(command, EXIT_PROBLEM, "set MOTET_DEVICE: no memory");
 }
 
+/* In the order in which the library looks for them. */
+static const struct backend *const gpus[] = { &backend_cuda, &backend_hip };
+
+#define NUM_GPUS (sizeof(gpus) / sizeof(*gpus))
+
+/* Words of MOTET_DEVICE and --device. */
+static bool is_any(const char *word)
+{
+    return word == NULL || *word == 0 || strcmp(word, "auto") == 0;
+}
+
+/* The first kind of GPU of which there is one; of the others @p why says what is wrong. */
+static bool find_gpu(const char *word, struct backend_choice *out, char *why,
+        size_t bytes)
+{
+    bool any = is_any(word) || strcmp(word, "gpu") == 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < NUM_GPUS; i++) {
+        if (!any && strcmp(word, gpus[i]->name) != 0)
+            continue;
+        look(gpus[i], &out->facts);
+        if (out->facts.devices > 0) {
+            out->backend = gpus[i];
+            return true;
+        }
+        n += (size_t)snprintf(why + n, bytes - n, "%sno %s GPU: %s", n > 0 ? "; " : "",
+                gpus[i]->vendor, out->facts.why);
+        if (n >= bytes)
+            n = bytes - 1;
+    }
+    return false;
+}
+
+static bool is_known(const char *word)
+{
+    for (size_t i = 0; i < NUM_GPUS; i++)
+        if (strcmp(word, gpus[i]->name) == 0)
+            return true;
+    return strcmp(word, "gpu") == 0;
+}
+
 int backend_choose(const char *command, const char *word, bool host_memory,
         struct backend_choice *out)
 {
-    bool any;
+    char why[2200] = "";
 
     memset(out, 0, sizeof(*out));
     out->backend = &backend_cpu;
@@ -162,23 +219,16 @@ int backend_choose(const char *command, const char *word, bool host_memory,
         return word != NULL ? agree(command, word) : -1;
     if (word == NULL)
         word = getenv("MOTET_DEVICE");
-    any = word == NULL || *word == 0 || strcmp(word, "auto") == 0;
-    if (!any && strcmp(word, "cpu") == 0)
+    if (!is_any(word) && strcmp(word, "cpu") == 0)
         return agree(command, "cpu");
-    if (!any && strcmp(word, "hip") == 0)
-        return cmd_error(command, EXIT_UNDECIDED,
-                "this build has no ranks on AMD GPUs; need --device auto, cpu or cuda");
-    if (!any && strcmp(word, "cuda") != 0 && strcmp(word, "gpu") != 0)
+    if (!is_any(word) && !is_known(word))
         return cmd_error(command, EXIT_USAGE,
                 "the device is '%s', need auto, cpu, cuda or hip", word);
-    look(&backend_cuda, &out->facts);
-    if (out->facts.devices > 0) {
-        out->backend = &backend_cuda;
-        return agree(command, "cuda");
-    }
-    if (any)
+    if (find_gpu(word, out, why, sizeof(why)))
+        return agree(command, out->backend->name);
+    if (is_any(word))
         return -1; /* the library's own rule then says what its ranks are */
-    return cmd_error(command, EXIT_UNDECIDED, "no NVIDIA GPU: %s", out->facts.why);
+    return cmd_error(command, EXIT_UNDECIDED, "%s", why);
 }
 
 const char *backend_sharing(const struct backend_choice *c, int nranks, char *buf,
@@ -191,6 +241,21 @@ const char *backend_sharing(const struct backend_choice *c, int nranks, char *bu
         snprintf(buf, bytes, "%d ranks share %d GPU%s: they take turns", nranks,
                 devices, devices == 1 ? "" : "s");
     return buf;
+}
+
+enum backend_fp8 backend_fp8(const struct backend_choice *c, int nranks)
+{
+    bool ocp = false, fnuz = false;
+
+    for (int r = 0; r < nranks; r++) {
+        const struct backend_device *d = backend_device_of(c, r);
+
+        if (d != NULL && motet_target_fp8_fnuz(d->target))
+            fnuz = true;
+        else
+            ocp = true;
+    }
+    return fnuz && ocp ? FP8_APART : fnuz ? FP8_FNUZ : FP8_OCP;
 }
 
 const struct backend_device *backend_device_of(const struct backend_choice *c, int rank)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where the buffers of smoke's and bench's ranks lie, and how streams and time work
- * there: one table of functions for the CPU and one for NVIDIA GPUs. Everything else is
- * common to both.
+ * there: one table of functions for the CPU and one for the GPUs of each vendor. Everything
+ * else is common to all.
  *
  * Functions that can fail return NULL, or a sentence that says what went wrong and is
  * valid until the calling thread's next call. They work on the device that the thread
@@ -22,22 +22,26 @@
 #define BACKEND_DEVICES_MAX 16
 
 struct backend_device {
-    char name[96];              /* "NVIDIA H200"               */
-    char identity[64];          /* "GPU-…": what it is, wherever it is numbered */
+    char name[96];     /* "NVIDIA H200"               */
+    char identity[64]; /* "GPU-…", or its place: what it is, wherever numbered */
+    char target[32];   /* "sm_90", "gfx1100": what code is built for; "" unknown */
     unsigned domain, bus, slot; /* its place on PCI; 0 unknown */
 };
 
 /** What the machine offers, as a process that has ended found it. */
 struct backend_facts {
-    int devices;        /* 0: ranks need none */
-    int driver_version; /* 13000; 0 unknown */
+    int devices;          /* 0: ranks need none */
+    int driver_version;   /* the vendor's number, 13000; 0 unknown */
+    char driver_text[64]; /* what it means: "CUDA 13.0" */
     char driver_path[256];
     struct backend_device device[BACKEND_DEVICES_MAX];
-    char why[256]; /* why there is no device */
+    char why[1024]; /* why there is no device */
 };
 
 struct backend {
-    const char *name; /* as --device spells it */
+    const char *name;      /* as --device spells it */
+    const char *vendor;    /* "NVIDIA"; NULL for CPUs */
+    const char *allocator; /* what alloc() calls: "cuMemAlloc" */
     /**
      * Buffers are not host memory: they are filled and read through a mirror. Calls
      * return before they have run, and a stream is always needed.
@@ -74,7 +78,7 @@ struct backend {
     void (*graph_destroy)(void *graph);
 };
 
-extern const struct backend backend_cpu, backend_cuda;
+extern const struct backend backend_cpu, backend_cuda, backend_hip;
 
 /** A backend and what it found. */
 struct backend_choice {
@@ -94,6 +98,11 @@ int backend_choose(const char *command, const char *word, bool host_memory,
 /** "2 ranks share 1 GPU", for a head, or "" if each rank has a device of its own. */
 const char *backend_sharing(const struct backend_choice *c, int nranks, char *buf,
         size_t bytes);
+
+/** How the devices of ranks 0 … nranks − 1 read fp8. */
+enum backend_fp8 { FP8_OCP, FP8_FNUZ, FP8_APART /* some one way, some the other */ };
+
+enum backend_fp8 backend_fp8(const struct backend_choice *c, int nranks);
 
 /** The device of a rank, NULL on CPUs and of a device that was not named. */
 const struct backend_device *backend_device_of(const struct backend_choice *c,

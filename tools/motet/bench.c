@@ -76,6 +76,8 @@ static int prepare(struct bench *b)
 
     if (code >= 0)
         return code;
+    check_fp8(backend_fp8(&b->place, o->processes * o->threads * o->per_thread) ==
+            FP8_FNUZ);
     code = bench_settle(o, b->place.backend);
     if (code >= 0)
         return code;

@@ -58,8 +58,9 @@ static void write_library(struct json *j, const char *key, const struct library 
 /* Only the variables that steer libraries: the rest is nobody's business. */
 static void write_environment(struct json *j)
 {
-    static const char *const prefix[] = { "MOTET_", "NCCL_", "RCCL_", "CUDA_",
-        "LD_PRELOAD=", "LD_LIBRARY_PATH=", "OMP_" };
+    static const char *const prefix[] = { "MOTET_", "NCCL_", "RCCL_", "CUDA_", "HIP_",
+        "ROCR_", "HSA_",
+        "GPU_MAX_HW_QUEUES=", "LD_PRELOAD=", "LD_LIBRARY_PATH=", "OMP_" };
 
     json_array(j, "env");
     for (char **e = environ; *e != NULL; e++)
@@ -87,8 +88,10 @@ static void write_devices(const struct bench *b, struct json *j, int nranks)
         json_string(j, "hostname", host);
         json_int(j, "device", devices > 0 ? r % devices : r);
         json_string(j, "device_info", d != NULL ? d->name : devices > 0 ? "GPU" : cpu);
-        if (d != NULL)
+        if (d != NULL) {
             json_string(j, "device_identity", d->identity);
+            json_string(j, "device_target", d->target);
+        }
         json_end(j);
     }
     json_end(j);
@@ -98,8 +101,9 @@ static const char *buffers_from(const struct bench *b)
 {
     if (!b->place.backend->mirrored)
         return b->options.use_malloc ? "malloc" : "ncclMemAlloc";
-    return b->options.use_malloc || b->options.registration == 0 ? "cuMemAlloc"
-                                                                 : "ncclMemAlloc";
+    return b->options.use_malloc || b->options.registration == 0
+            ? b->place.backend->allocator
+            : "ncclMemAlloc";
 }
 
 static void write_config(const struct bench *b, struct json *j, int nranks)

@@ -26,7 +26,7 @@ static const char help[] =
         "  -np, --ranks N       processes (default 2; 1 if -t or -g is given)\n"
         "  -t, --nthreads N     threads in each process (default 1)\n"
         "  -g, --ngpus N        ranks that each thread drives (default 1)\n"
-        "      --device KIND    cpu, cuda, or auto: GPUs if there are any (default)\n"
+        "      --device KIND    cpu, cuda, hip, or auto: GPUs if there are any (default)\n"
         "Sizes\n"
         "  -b, --minbytes SIZE  smallest, as in 8, 4K, 1M (default 8)\n"
         "  -e, --maxbytes SIZE  largest (default 64M)\n"

@@ -181,6 +181,23 @@ static int sweep_ops(struct bench *b, struct bench_sides *s, struct bench_row *r
     return code;
 }
 
+/* Of "all types", one that the first library refuses to reduce, as all ranks decide. */
+static int pass_over(struct bench *b, struct bench_sides *s,
+        const struct bench_row *row, bool *out)
+{
+    const struct bench_options *o = &b->options;
+    int nranks = o->processes * o->threads * o->per_thread;
+
+    *out = o->type == BENCH_ALL && row->collective->reduces &&
+            work_has_no_sum(own_work(s), row->type, backend_fp8(&b->place, nranks));
+    if (!ranks_tell(s->self, 0, out, sizeof(*out)))
+        return EXIT_PROBLEM;
+    if (*out && ranks_prints(s->self))
+        fprintf(b->table, "# %s has no sum on these devices, skipping\n",
+                motet_type_table[row->type].name);
+    return EXIT_FINE;
+}
+
 static int measure_collective(struct bench *b, struct bench_sides *s,
         const struct collective *c, enum bench_timing timing)
 {
@@ -188,6 +205,7 @@ static int measure_collective(struct bench *b, struct bench_sides *s,
     struct bench_row row = { .collective = c, .timing = timing };
     struct ranks *self = s->self;
     int first = o->type, last = o->type, code = EXIT_FINE;
+    bool skip;
 
     if (ranks_prints(self)) {
         b->results.bus_bw_sum = 0;
@@ -210,7 +228,9 @@ static int measure_collective(struct bench *b, struct bench_sides *s,
         s->buffers.offset = (size_t)o->unalign * motet_type_table[type].bytes;
         for (int k = 0; k < s->n; k++)
             s->side[k].work.collective = c;
-        code = sweep_ops(b, s, &row);
+        code = pass_over(b, s, &row, &skip);
+        if (code == EXIT_FINE && !skip)
+            code = sweep_ops(b, s, &row);
     }
     if (code == EXIT_FINE && ranks_prints(self) && !bench_print_foot(b, c))
         b->results.failed = true;

@@ -86,11 +86,10 @@ static void print_driver(const struct bench *b, int nranks)
 
     if (f->devices == 0)
         return;
-    fprintf(b->table, "# driver  %s, CUDA %d.%d\n", f->driver_path,
-            f->driver_version / 1000, f->driver_version % 1000 / 10);
+    fprintf(b->table, "# driver  %s, %s\n", f->driver_path, f->driver_text);
     for (int d = 0; d < f->devices && d < nranks && d < BACKEND_DEVICES_MAX; d++)
-        fprintf(b->table, "# device  %d %s %s\n", d, f->device[d].name,
-                f->device[d].identity);
+        fprintf(b->table, "# device  %d %s %s %s\n", d, f->device[d].name,
+                f->device[d].target, f->device[d].identity);
     if (*backend_sharing(&b->place, nranks, text, sizeof(text)) != 0)
         fprintf(b->table, "# %s\n", text);
 }

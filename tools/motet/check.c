@@ -18,20 +18,28 @@
 #define THREADS_MAX 16
 
 /* The floating types: exponent bits, fraction bits, and whether the top exponent is
- * infinity and NaN (e4m3 keeps it for numbers, except the last code). */
+ * infinity and NaN (e4m3 keeps it for numbers, except the last code). FNUZ: only numbers,
+ * a bias that is one larger, and NaN in the place of −0. */
 struct format {
     int exponent, fraction;
-    bool ieee;
+    bool ieee, fnuz;
 };
 
-static const struct format formats[MOTET_NUM_TYPES] = {
-    [MOTET_FLOAT16] = { 5, 10, true },
-    [MOTET_BFLOAT16] = { 8, 7, true },
-    [MOTET_FLOAT8E4M3] = { 4, 3, false },
-    [MOTET_FLOAT8E5M2] = { 5, 2, true },
-    [MOTET_FLOAT32] = { 8, 23, true },
-    [MOTET_FLOAT64] = { 11, 52, true },
+static struct format formats[MOTET_NUM_TYPES] = {
+    [MOTET_FLOAT16] = { 5, 10, true, false },
+    [MOTET_BFLOAT16] = { 8, 7, true, false },
+    [MOTET_FLOAT8E4M3] = { 4, 3, false, false },
+    [MOTET_FLOAT8E5M2] = { 5, 2, true, false },
+    [MOTET_FLOAT32] = { 8, 23, true, false },
+    [MOTET_FLOAT64] = { 11, 52, true, false },
 };
+
+void check_fp8(bool fnuz)
+{
+    formats[MOTET_FLOAT8E4M3].fnuz = fnuz;
+    formats[MOTET_FLOAT8E5M2].fnuz = fnuz;
+    formats[MOTET_FLOAT8E5M2].ieee = !fnuz;
+}
 
 static bool is_small_float(motet_type type)
 {
@@ -42,7 +50,7 @@ static bool is_small_float(motet_type type)
 
 static int bias_of(const struct format *f)
 {
-    return (1 << (f->exponent - 1)) - 1;
+    return (1 << (f->exponent - 1)) - (f->fnuz ? 0 : 1);
 }
 
 static unsigned encode_small(const struct format *f, double value)
@@ -53,7 +61,7 @@ static unsigned encode_small(const struct format *f, double value)
     double fraction;
 
     if (magnitude == 0)
-        return sign;
+        return f->fnuz ? 0 : sign;
     e = ilogb(magnitude);
     if (e < 1 - bias_of(f))
         return sign | (unsigned)lrint(ldexp(magnitude, bias_of(f) - 1 + f->fraction));
@@ -70,9 +78,11 @@ static float decode_small(const struct format *f, unsigned bits)
     bool negative = (bits >> (f->exponent + f->fraction)) & 1;
     double value;
 
-    if (stored == top && f->ieee)
+    if (f->fnuz && negative && stored == 0 && fraction == 0)
+        value = NAN;
+    else if (stored == top && f->ieee)
         value = fraction == 0 ? INFINITY : NAN;
-    else if (stored == top && fraction == mask)
+    else if (stored == top && fraction == mask && !f->fnuz)
         value = NAN;
     else if (stored == 0)
         value = ldexp(fraction, 1 - bias_of(f) - f->fraction);

@@ -33,6 +33,12 @@ struct check {
     uint32_t seed; /* varies the values from one repetition to the next */
 };
 
+/**
+ * How fp8 is read and written from now on: FNUZ, as AMD's gfx942 does, or OCP, which is
+ * the default. Once, before any other call: the same for all ranks.
+ */
+void check_fp8(bool fnuz);
+
 /** Scalar of rank @p rank for the operator mulsum: 1 on even ranks, 2 on odd. */
 double check_scalar(int rank);
 

@@ -16,6 +16,7 @@ enum {
 };
 
 int cmd_bench(int argc, char **argv);
+int cmd_kernels(int argc, char **argv);
 int cmd_params(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_smoke(int argc, char **argv);

@@ -14,17 +14,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
-
-/**
- * What the library would do with a call on @p comm and why, in words: its plan. Not in
- * every build of motet, nor in any other library.
- * @param operation  "all_reduce", "send" …, as motet bench spells it
- * @param count      as the call gets it
- * @param text       gets one or more lines, always terminated
- */
-ncclResult_t motet_explain(ncclComm_t comm, const char *operation, size_t count,
-        ncclDataType_t datatype, ncclRedOp_t op, char *text, size_t bytes)
-        __attribute__((weak));
+#include <stdint.h>
 
 /*
  * F(field, function, required). A library without a required one is refused; without
@@ -64,7 +54,8 @@ ncclResult_t motet_explain(ncclComm_t comm, const char *operation, size_t count,
     F(stream_create,        motet_stream_create,      false)                 \
     F(stream_destroy,       motet_stream_destroy,     false)                 \
     F(stream_synchronize,   motet_stream_synchronize, false)                 \
-    F(explain,              motet_explain,            false)
+    F(explain,              motet_explain,            false)                 \
+    F(comm_query,           motet_comm_query,         false)
 /* clang-format on */
 
 /* What stands before `handle` can be handed to another process. */
@@ -93,6 +84,41 @@ int library_open(struct library *lib, const char *name, char *why, size_t why_by
  * @return false with a sentence in @p why; true with the name in @p path, else.
  */
 bool library_find(const char *name, char path[PATH_MAX], char *why, size_t why_bytes);
+
+/**
+ * A file of motet's own, "librccl.so.1", where an installation or the build tree has it,
+ * seen from the command. False if there is none, or the command's own place is unknown.
+ */
+bool library_beside(const char *name, char path[PATH_MAX]);
+
+/**
+ * The absolute path of a file, by the name that it was given: a link's own name says more
+ * than its target's. False, with errno, if there is no such file.
+ */
+bool library_absolute(const char *given, char path[PATH_MAX]);
+
+/** Most images that are listed; a library of ours carries two dozen. */
+#define LIBRARY_IMAGES_MAX 128
+
+/** Code for a kind of GPU in a library. */
+struct library_image {
+    char name[48];             /* of the build's file, "motet-gfx1100.co" */
+    char vendor[16];           /* "nvidia", "amd"                         */
+    char target[48];           /* "ptx", "sm_90", "gfx1100"               */
+    uint64_t bytes, raw_bytes; /* in the library, and unpacked  */
+};
+
+/**
+ * The images of the library in the file @p path, which is not loaded.
+ * @return 0, or −1 with errno if it cannot be read. A library that carries none, or is not
+ *         motet's, has 0.
+ */
+int library_images(const char *path, struct library_image images[LIBRARY_IMAGES_MAX],
+        size_t *num_out);
+
+/** Same, of a file in memory. */
+size_t library_images_in(const void *data, size_t bytes,
+        struct library_image images[LIBRARY_IMAGES_MAX]);
 
 /** Whether the file at @p path was built from motet. */
 bool library_is_motet(const char *path);

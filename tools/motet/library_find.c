@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where NVIDIA's library is: beside a Python (the wheel nvidia-nccl-cuNN puts it into
+ * Where libraries are. Motet's own: beside the command. NVIDIA's: beside a Python (the wheel nvidia-nccl-cuNN puts it into
  * site-packages/nvidia/nccl/lib), where the loader looks, or with CUDA. Files are only
  * looked at, none is opened as a library here.
  */
 #include "library.h"
 
+#include <errno.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,5 +98,56 @@ bool library_find(const char *name, char path[PATH_MAX], char *why, size_t why_b
             "no %s of NVIDIA's in LD_LIBRARY_PATH, a Python's nvidia/nccl/lib, the "
             "system's folders or CUDA's; give its path",
             SONAME);
+    return false;
+}
+
+static bool own_folder(char buf[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", buf, PATH_MAX - 1);
+    char *slash;
+
+    if (n < 0)
+        return false;
+    buf[n] = 0;
+    slash = strrchr(buf, '/');
+    if (slash != NULL)
+        *slash = 0;
+    return slash != NULL;
+}
+
+bool library_absolute(const char *given, char path[PATH_MAX])
+{
+    char folder[2 * PATH_MAX], real[PATH_MAX];
+    const char *slash = strrchr(given, '/');
+    const char *name = slash != NULL ? slash + 1 : given;
+
+    snprintf(folder, sizeof(folder), "%.*s", slash != NULL ? (int)(slash - given) : 1,
+            slash != NULL ? given : ".");
+    if (access(given, F_OK) != 0 || realpath(*folder != 0 ? folder : "/", real) == NULL)
+        return false;
+    if (strlen(real) + strlen(name) + 2 > PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    memcpy(path, real, strlen(real));
+    snprintf(path + strlen(real), PATH_MAX - strlen(real), "/%s", name);
+    return true;
+}
+
+/* Installed: as far from the command as it was configured, or in the usual places of a
+ * tree that was moved. In the build tree: where the build puts libraries. */
+bool library_beside(const char *name, char path[PATH_MAX])
+{
+    static const char *const places[] = { MOTET_BIN_TO_LIB, "../lib", "../lib64",
+        "../../src/exports" };
+    char folder[PATH_MAX], candidate[2 * PATH_MAX];
+
+    if (!own_folder(folder))
+        return false;
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+        snprintf(candidate, sizeof(candidate), "%s/%s/%s", folder, places[i], name);
+        if (library_absolute(candidate, path))
+            return true;
+    }
     return false;
 }

@@ -17,6 +17,7 @@ static const struct command {
     { "smoke", cmd_smoke, "exchange real data, check every value, say PASS or FAIL" },
     { "bench", cmd_bench, "measure collectives, in nccl-tests' table" },
     { "status", cmd_status, "which rank is where, live and after a crash" },
+    { "kernels", cmd_kernels, "code for GPUs: what is in it, and building more" },
     { "params", cmd_params, "every setting, its value and where it comes from" },
     { "version", cmd_version, "the version, and what is built in" },
 };

@@ -8,6 +8,7 @@
 #include "run.h"
 
 #include "cmd.h"
+#include "library.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -26,70 +27,19 @@ static const char *file_name(const char *as)
     return strcmp(as, "nccl") == 0 ? "libnccl.so.2" : "librccl.so.1";
 }
 
-static bool own_folder(char buf[PATH_MAX])
-{
-    ssize_t n = readlink("/proc/self/exe", buf, PATH_MAX - 1);
-    char *slash;
-
-    if (n < 0)
-        return false;
-    buf[n] = 0;
-    slash = strrchr(buf, '/');
-    if (slash != NULL)
-        *slash = 0;
-    return slash != NULL;
-}
-
-/* The absolute path of a file, by the name that it was given: a link's own name says more
- * than its target's. False, with errno, if there is no such file. */
-static bool absolute(const char *given, char path[PATH_MAX])
-{
-    char folder[2 * PATH_MAX], real[PATH_MAX];
-    const char *slash = strrchr(given, '/');
-    const char *name = slash != NULL ? slash + 1 : given;
-
-    snprintf(folder, sizeof(folder), "%.*s", slash != NULL ? (int)(slash - given) : 1,
-            slash != NULL ? given : ".");
-    if (access(given, F_OK) != 0 || realpath(*folder != 0 ? folder : "/", real) == NULL)
-        return false;
-    if (strlen(real) + strlen(name) + 2 > PATH_MAX) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    memcpy(path, real, strlen(real));
-    snprintf(path + strlen(real), PATH_MAX - strlen(real), "/%s", name);
-    return true;
-}
-
-/* Installed: as far from the command as it was configured, or in the usual places of a
- * tree that was moved. In the build tree: where the build puts libraries. */
-static bool find_beside(const char *name, char path[PATH_MAX], char *why, size_t bytes)
-{
-    static const char *const places[] = { MOTET_BIN_TO_LIB, "../lib", "../lib64",
-        "../../src/exports" };
-    char folder[PATH_MAX], candidate[2 * PATH_MAX];
-
-    if (!own_folder(folder)) {
-        snprintf(why, bytes, "read /proc/self/exe: %s", strerror(errno));
-        return false;
-    }
-    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-        snprintf(candidate, sizeof(candidate), "%s/%s/%s", folder, places[i], name);
-        if (absolute(candidate, path))
-            return true;
-    }
-    snprintf(why, bytes, "no %s in %.200s/%s, ../lib, ../lib64; say where with --lib",
-            name, folder, MOTET_BIN_TO_LIB);
-    return false;
-}
-
 bool run_preload_find(const struct run_options *o, char path[PATH_MAX], char *why,
         size_t why_bytes)
 {
     if (o->lib == NULL) {
-        if (!find_beside(file_name(o->as), path, why, why_bytes))
+        if (!library_beside(file_name(o->as), path)) {
+            snprintf(why, why_bytes,
+                    "no %s in " MOTET_BIN_TO_LIB
+                    ", ../lib or ../lib64 of the command's "
+                    "folder; say where with --lib",
+                    file_name(o->as));
             return false;
-    } else if (!absolute(o->lib, path)) {
+        }
+    } else if (!library_absolute(o->lib, path)) {
         snprintf(why, why_bytes, "--lib '%s': %s", o->lib, strerror(errno));
         return false;
     }

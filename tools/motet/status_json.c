@@ -144,6 +144,7 @@ static void put_group(struct json *j, const status_group *group, uint64_t now_ns
     put_hex(j, "communicator", group->comm);
     json_string(j, "name", group->ranks[0].snapshot->file.comm_name);
     json_int(j, "nranks", group->nranks);
+    json_string(j, "path", group->ranks[0].snapshot->file.path);
     json_array(j, "ranks");
     for (size_t i = 0; i < group->count; i++)
         put_rank(j, &group->ranks[i], now_ns, all);

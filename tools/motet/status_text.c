@@ -146,6 +146,8 @@ static void print_group(FILE *out, const status_group *group, uint64_t now_ns, b
             group->nranks == 1 ? "" : "s");
     if (host != NULL)
         fprintf(out, " on %s", host);
+    if (first->path[0] != '\0')
+        fprintf(out, ", path %s", first->path);
     fprintf(out, ", made %s\n",
             status_moment(first, first->created_ns, when, sizeof(when)));
     fprintf(out, "  %5s %8s  %-15s %-6s %-31s %10s  %s\n", "rank", "pid", "command",

@@ -3,21 +3,29 @@
 #include "cmd.h"
 #include "host.h"
 #include "json.h"
+#include "library.h"
+
+#include "codeobj.h"
 
 #include "kernels/images.h"
 #include "nccl.h"
 
+#include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 /* clang-format off */
 static const char help[] =
-        "usage: motet version [-v] [--json]\n"
+        "usage: motet version [-v] [--lib FILE] [--json]\n"
         "\n"
         "  -v, --verbose   also what is built in: kinds of devices, CPU kernels, code for\n"
-        "                  GPUs, optional libraries, compiler and flags\n"
+        "                  GPUs, optional libraries, compiler and flags; and the images that\n"
+        "                  each library beside this command carries\n"
+        "      --lib FILE  the images of this library of motet's in their place\n"
         "      --json      as JSON, always with everything\n"
         "  -h, --help      this text\n";
 /* clang-format on */
@@ -63,6 +71,67 @@ static void print_images(const char *label, const char *vendor)
     printf("%s\n", any ? "" : "none");
 }
 
+/* The libraries that are installed with the command. */
+static const char *const own_libraries[] = { "libmotet.so.0", "libnccl.so.2",
+    "librccl.so.1" };
+#define NUM_OWN_LIBRARIES (sizeof(own_libraries) / sizeof(*own_libraries))
+
+/* As they are listed, "none" if that is all. */
+static const char *optional_library(size_t i)
+{
+    if (i == 0 && codeobj_library(0) == NULL)
+        return "none";
+    return codeobj_library(i);
+}
+
+/* Does something for one library and its images. */
+typedef void library_visitor(void *arg, const char *path,
+        const struct library_image *images, size_t num);
+
+/* Visit the library @p file, or those beside the command if it is NULL. An exit code. */
+static int each_library(const char *file, library_visitor *visit, void *arg)
+{
+    static struct library_image images[LIBRARY_IMAGES_MAX];
+    char path[PATH_MAX];
+    size_t num;
+
+    if (file != NULL) {
+        if (library_images(file, images, &num) != 0)
+            return cmd_error("version", EXIT_UNDECIDED, "%s: %s", file,
+                    strerror(errno));
+        if (!library_is_motet(file))
+            return cmd_error("version", EXIT_UNDECIDED, "%s: not built from motet",
+                    file);
+        visit(arg, file, images, num);
+        return EXIT_FINE;
+    }
+    for (size_t i = 0; i < NUM_OWN_LIBRARIES; i++)
+        if (library_beside(own_libraries[i], path) &&
+                library_images(path, images, &num) == 0)
+            visit(arg, path, images, num);
+    return EXIT_FINE;
+}
+
+static void print_library(void *arg, const char *path,
+        const struct library_image *images, size_t num)
+{
+    uint64_t bytes = 0;
+
+    (void)arg;
+    printf("\nimages in %s%s\n", path, num == 0 ? ": none" : "");
+    if (num == 0)
+        return;
+    printf("  %-24s %-8s %-12s %10s %10s\n", "name", "vendor", "target", "bytes",
+            "unpacked");
+    for (size_t i = 0; i < num; i++) {
+        printf("  %-24s %-8s %-12s %10" PRIu64 " %10" PRIu64 "\n", images[i].name,
+                images[i].vendor, images[i].target, images[i].bytes,
+                images[i].raw_bytes);
+        bytes += images[i].bytes;
+    }
+    printf("  %zu images, %" PRIu64 " bytes\n", num, bytes);
+}
+
 static void print_verbose(void)
 {
     char cpu[128];
@@ -72,8 +141,7 @@ static void print_verbose(void)
     printf("%-20s%s\n", "CPU", host_cpu_name(cpu, sizeof(cpu)));
     print_images("code for NVIDIA", "nvidia");
     print_images("code for AMD", "amd");
-    printf("%-20s%s\n", "optional libraries",
-            "none: no command of this version uses any");
+    print_names("optional libraries", optional_library);
     printf("%-20s%s\n", "architecture", MACHINE);
     printf("%-20s%s\n", "compiler", COMPILER);
     printf("%-20s%s, %s\n", "build", MOTET_BUILD_TYPE, MOTET_BUILD_FLAGS);
@@ -105,10 +173,32 @@ static void json_images(struct json *j)
     json_end(j);
 }
 
-static int print_json(void)
+static void json_library(void *arg, const char *path,
+        const struct library_image *images, size_t num)
+{
+    struct json *j = arg;
+
+    json_object(j, NULL);
+    json_string(j, "path", path);
+    json_array(j, "images");
+    for (size_t i = 0; i < num; i++) {
+        json_object(j, NULL);
+        json_string(j, "name", images[i].name);
+        json_string(j, "vendor", images[i].vendor);
+        json_string(j, "target", images[i].target);
+        json_uint(j, "bytes", images[i].bytes);
+        json_uint(j, "raw_bytes", images[i].raw_bytes);
+        json_end(j);
+    }
+    json_end(j);
+    json_end(j);
+}
+
+static int print_json(const char *file)
 {
     char cpu[128];
     struct json j;
+    int code;
 
     json_start(&j, stdout);
     json_object(&j, NULL);
@@ -118,32 +208,37 @@ static int print_json(void)
     json_names(&j, "cpu_kernels", host_kernel_set);
     json_string(&j, "cpu", host_cpu_name(cpu, sizeof(cpu)));
     json_images(&j);
-    json_array(&j, "optional_libraries");
+    json_array(&j, "libraries");
+    code = each_library(file, json_library, &j);
     json_end(&j);
+    json_names(&j, "optional_libraries", codeobj_library);
     json_string(&j, "architecture", MACHINE);
     json_string(&j, "compiler", COMPILER);
     json_string(&j, "build_type", MOTET_BUILD_TYPE);
     json_string(&j, "flags", MOTET_BUILD_FLAGS);
     json_string(&j, "sanitizers", MOTET_BUILD_SANITIZE);
     json_end(&j);
-    return json_finish(&j) ? EXIT_FINE : EXIT_PROBLEM;
+    return json_finish(&j) ? code : EXIT_PROBLEM;
 }
 
 int cmd_version(int argc, char **argv)
 {
     static const struct option options[] = {
         { "verbose", no_argument, NULL, 'v' },
+        { "lib", required_argument, NULL, 'l' },
         { "json", no_argument, NULL, 'j' },
         { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
     };
     bool verbose = false, json = false;
-    int c;
+    const char *file = NULL;
+    int c, code = EXIT_FINE;
 
     optind = 1;
     while ((c = getopt_long(argc, argv, ":vh", options, NULL)) != -1) {
         switch (c) {
         case 'v': verbose = true; break;
+        case 'l': file = optarg; break;
         case 'j': json = true; break;
         case 'h': return cmd_help(help);
         default: return cmd_bad_option("version", c, argv);
@@ -152,10 +247,12 @@ int cmd_version(int argc, char **argv)
     if (optind < argc)
         return cmd_usage_error("version", "unexpected argument '%s'", argv[optind]);
     if (json)
-        return print_json();
+        return print_json(file);
     printf("motet %s (NCCL API %d.%d.%d)\n", MOTET_VERSION, NCCL_MAJOR, NCCL_MINOR,
             NCCL_PATCH);
     if (verbose)
         print_verbose();
-    return fflush(stdout) == 0 ? EXIT_FINE : EXIT_PROBLEM;
+    if (verbose || file != NULL)
+        code = each_library(file, print_library, NULL);
+    return fflush(stdout) == 0 ? code : EXIT_PROBLEM;
 }

@@ -182,6 +182,19 @@ void work_close(struct work *w)
     memset(w, 0, sizeof(*w));
 }
 
+bool work_has_no_sum(const struct work *w, motet_type type, enum backend_fp8 fp8)
+{
+    motet_comm_info_t info = MOTET_COMM_INFO_INITIALIZER;
+
+    if (type != MOTET_FLOAT8E4M3 && type != MOTET_FLOAT8E5M2)
+        return false;
+    if (fp8 != FP8_FNUZ)
+        return fp8 == FP8_APART;
+    return w->lib->comm_query != NULL &&
+            w->lib->comm_query(w->comms[0], &info) == ncclSuccess &&
+            strcmp(info.path, "copy") == 0;
+}
+
 int work_set_op(struct work *w, motet_type type, motet_redop redop)
 {
     w->check = (struct check){ .type = type,

@@ -70,6 +70,13 @@ int work_open(struct work *w, struct ranks *self, const struct library *lib,
         ncclConfig_t *config, bool streams);
 void work_close(struct work *w);
 
+/**
+ * Whether the library refuses to reduce @p type, fp8 that devices read as @p fp8 says: each
+ * in another way, or FNUZ on the copy path, where the host reduces and has OCP only. Alike
+ * on all ranks of a library.
+ */
+bool work_has_no_sum(const struct work *w, motet_type type, enum backend_fp8 fp8);
+
 /** Choose type and operator; makes mulsum's operators. 0, or an exit code. */
 int work_set_op(struct work *w, motet_type type, motet_redop redop);
 /** Give mulsum's operators back. */

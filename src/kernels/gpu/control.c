@@ -2,12 +2,14 @@
 /*
  * Kernels that move no data of a caller's.
  *
- * motet_set_flag and motet_wait_flag, of one block each, stand between copies that the
- * device's copy engines make. Together they are one operation of args.send_stride steps
- * at the positions of block 0. Step args.bytes of it: set says to all in send_mask that
- * what its stream did before is done; wait waits for all in recv_mask to have said so.
- * Steps go in order, a wait may be behind its set, and the wait of the last step ends the
- * operation. They know their position from memory: a graph may replay them.
+ * motet_flag stands between copies that the device's copy engines make: several launches
+ * of it, of one block, are one operation at the positions of block 0. It tells that what
+ * its stream did before is done, and waits until what comes next may be. It knows its
+ * position from memory: a graph may replay it. Launches on two streams may run at the
+ * same time: one of them fills and is told what was read, the other the other way round.
+ *
+ * Reuse. Slots of a ring are numbered from the beginning of an operation. Its first ones
+ * are filled when all readers have entered it, and so have read what there was before.
  *
  * motet_litmus lets all ranks exchange args.bytes times as many bytes as args.send_stride
  * says, a slot at most, through staging slots, and counts words that came wrong: the
@@ -16,42 +18,36 @@
  */
 #include "kernels/gpu/slots.h"
 
-DEVICE uint32_t steps_of(const motet_gpu_args *a)
-{
-    return (uint32_t)a->send_stride;
-}
-
 /* Not by leave(): the operation goes on. */
 DEVICE void leave_step(const run *r)
 {
-    const motet_gpu_args *a = r->args;
-    if (r->failed && r->w.thread == 0)
+    if (r->w.thread != 0)
+        return;
+    if (r->failed) {
         report(&r->w);
-    if (a->ticket != 0 && r->w.thread == 0)
-        store32_shared(&a->control->done[r->w.block], a->ticket);
-}
-
-DEVICE void set_flag(const motet_gpu_args *a, uint32_t block, bool unused)
-{
-    (void)unused;
-    run r = enter(a, block, steps_of(a), ask_state(a, block));
-    if (a->bytes == 0)
-        greet(&r);
-    if (!r.failed) {
-        thread_fence();
-        say_published(&r, a->send_mask, r.w.first + (uint32_t)a->bytes + 1);
+        store32_shared(motet_gpu_state_at(r->args->own, r->w.block) +
+                        offsetof(motet_gpu_state, closed),
+                1);
     }
-    leave_step(&r);
+    if (r->args->ticket != 0)
+        store32_shared(&r->args->control->done[r->w.block], r->args->ticket);
 }
 
-DEVICE void wait_flag(const motet_gpu_args *a, uint32_t block, bool unused)
+DEVICE void flag(const motet_gpu_flag_args *f, uint32_t block, bool unused)
 {
     (void)unused;
-    run r = enter(a, block, steps_of(a), ask_state(a, block));
-    const slot_wait wait = { .from = others_in(&r, a->recv_mask),
-        .read = r.w.first + (uint32_t)a->bytes };
-    bool stay = await_slots(&r, &wait);
-    if (stay && a->bytes + 1 == a->send_stride)
+    run r = enter(&f->op, block, f->steps, ask_state(&f->op, block));
+    r.w.place = f->place;
+    if (f->first != 0)
+        greet(&r);
+    tell_slots(&r, r.failed ? 0 : f->filled_mask, r.w.first + f->filled,
+            r.failed ? 0 : f->read_mask, r.w.first + f->read);
+    (void)await_slots(&r,
+            &(slot_wait){ .to = f->credit_mask,
+                    .fill = r.w.first + f->credit + (MOTET_STAGE_SLOTS - 1),
+                    .from = f->data_mask,
+                    .read = r.w.first + f->data - 1 });
+    if (f->last != 0)
         leave(&r);
     else
         leave_step(&r);
@@ -89,7 +85,7 @@ DEVICE uint32_t litmus_check(const run *r, uint32_t position)
     uint32_t wrong = 0;
     NO_UNROLL
     for (uint32_t p = 0; p < a->nranks; p++) {
-        const uint8_t *slot = r->arena + slot_at(r, position, p);
+        const uint8_t *slot = inbox_of(r, p) + slot_at(r, position, p);
         if (!is_in(a->recv_mask, p) || p == a->rank)
             continue;
         NO_UNROLL
@@ -133,6 +129,5 @@ DEVICE void litmus(const motet_gpu_args *a, uint32_t block, bool unused)
     leave(&r);
 }
 
-KERNEL(motet_set_flag, motet_gpu_args, set_flag, false)
-KERNEL(motet_wait_flag, motet_gpu_args, wait_flag, false)
+KERNEL(motet_flag, motet_gpu_flag_args, flag, false)
 KERNEL(motet_litmus, motet_gpu_args, litmus, false)

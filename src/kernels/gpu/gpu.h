@@ -5,10 +5,12 @@
  * PTX and AMD code objects, all 64-bit and little-endian.
  *
  * A device arena belongs to one rank. Its peers write into it, the rank reads it; every
- * word has one writer. It lies in device memory, or in host memory that every device has
- * mapped, coherent (staged path). Beside it a rank has its own memory, always on its own
- * device, which only its kernels touch: states, windows, counts of pairs. Both are cut by
- * block index at fixed offsets, so block b of one rank only ever meets block b of another.
+ * word has one writer. A rank has up to two, of the same layout: one in its device's memory
+ * for those that reach it there (direct), one in host memory that every device has mapped,
+ * coherent, for the others (staged). A peer writes into one of the two only, and both know
+ * into which. Beside them a rank has its own memory, always on its own device, which only
+ * its kernels touch: states, windows, counts of pairs. All are cut by block index at fixed
+ * offsets, so block b of one rank only ever meets block b of another.
  *
  * Positions. Each block counts steps. All ranks launch the same grid for the same
  * operation, so the counts of block b agree on all ranks, in a graph's replay too. An
@@ -42,7 +44,11 @@
 #define MOTET_LL_SLOTS    2
 #define MOTET_STAGE_SLOTS 4
 #define MOTET_PAIR_STAGES 2
-#define MOTET_GPU_LINE    128
+/** Ring slots of a (writer, reader): what copy engines fill and empty. */
+#define MOTET_RING_SLOTS 4
+#define MOTET_GPU_LINE   128
+/** Arenas of a rank: in device memory, in host memory. */
+#define MOTET_GPU_INBOXES 2
 /** Windows of a communicator; own table in the arena: address of window w of rank r here. */
 #define MOTET_GPU_WINDOWS 64
 
@@ -101,9 +107,11 @@ typedef struct motet_gpu_layout {
     uint32_t chunk;
     /* bytes of a pair's staging slot; a multiple of 256 */
     uint32_t pair_chunk;
+    /* bytes of a ring slot; a multiple of 256 */
+    uint32_t ring_chunk;
     /* motet_gpu_layout_fill(): offsets in the own memory, and in the arena */
     uint64_t window, pair_state, own_bytes;
-    uint64_t line, pair_line, ll, stage, pair_stage, arena_bytes;
+    uint64_t line, pair_line, ll, stage, pair_stage, ring, arena_bytes;
 } motet_gpu_layout;
 
 /** Host memory that the device has mapped: one for each rank. */
@@ -147,11 +155,15 @@ enum motet_gpu_error {
 typedef struct motet_gpu_args {
     /* this rank's own words, in its device's memory */
     uint8_t *own;
-    /* by rank, as mapped by this rank */
+    /* by peer: its arena that this rank writes into, as this rank has it mapped */
     uint8_t *arena[MOTET_GPU_RANKS];
+    /* this rank's arenas: motet_gpu_inbox(); of one that has one only, twice the same */
+    uint8_t *inbox[MOTET_GPU_INBOXES];
     motet_gpu_control *control;
     motet_gpu_layout layout;
     uint32_t rank, nranks, blocks;
+    /* bit p: what peer p writes lies in inbox[1], else in inbox[0] */
+    uint32_t hosted;
     uint32_t send_mask, recv_mask;
     /* of the operation; 0: not compared */
     uint32_t fingerprint;
@@ -193,10 +205,10 @@ typedef struct motet_gpu_args {
 typedef struct motet_gpu_small_args {
     /* of block 0; the others' follow */
     uint8_t *state;
-    /* own arena: the peers' words of block 0 */
-    const uint8_t *lines;
-    /* own arena: LL slot 0 of block 0, source 0 */
-    uint8_t *slots;
+    /* own arenas: the peers' words of block 0; two as in motet_gpu_args.inbox */
+    uint8_t *lines[MOTET_GPU_INBOXES];
+    /* own arenas: LL slot 0 of block 0, source 0 */
+    uint8_t *slots[MOTET_GPU_INBOXES];
     const uint8_t *send;
     uint8_t *recv;
     motet_gpu_control *control;
@@ -208,7 +220,9 @@ typedef struct motet_gpu_small_args {
     /* in send, of what this rank sends to all or keeps */
     uint32_t own_offset;
     uint32_t slot_stride, source_stride, line_stride;
-    uint32_t fingerprint, redop, ticket, reserved;
+    uint32_t fingerprint, redop, ticket;
+    /* as in motet_gpu_args */
+    uint32_t hosted;
     /* LL slot 0 of block 0 for this rank, there */
     uint8_t *to[MOTET_GPU_SMALL_RANKS];
     /* this rank's word of block 0, there */
@@ -233,15 +247,77 @@ typedef struct motet_gpu_transfer {
 /** Transfers of one launch. Each runs on the grid's blocks [first, first + blocks); a
  * block runs those that it has a part in one after the other, in the order of the array. */
 typedef struct motet_gpu_pairs_args {
+    /* as in motet_gpu_args */
     uint8_t *own;
     uint8_t *arena[MOTET_GPU_RANKS];
+    uint8_t *inbox[MOTET_GPU_INBOXES];
     motet_gpu_control *control;
     motet_gpu_layout layout;
-    uint32_t rank, nranks, blocks, count;
-    /* as in motet_gpu_args */
+    uint32_t rank, nranks, blocks, hosted;
     uint32_t ticket;
+    /* of `transfer` */
+    uint32_t count;
     motet_gpu_transfer transfer[MOTET_GPU_TRANSFERS];
 } motet_gpu_pairs_args;
+
+/**
+ * One step between copies of a collective: motet_flag, of one block. It first tells, then
+ * waits. Counts are of steps of the operation, from its beginning; masks may be 0.
+ */
+typedef struct motet_gpu_flag_args {
+    /* own, arena, inbox, control, layout, rank, nranks, hosted, fingerprint, ticket */
+    motet_gpu_args op;
+    /* positions that the operation takes */
+    uint32_t steps;
+    /* bool: its first launch, which greets; its last, which ends it */
+    uint32_t first, last;
+    /* of control->waiting, where it shows that it waits */
+    uint32_t place;
+    /* told: so many steps were filled; so many were read */
+    uint32_t filled_mask, filled;
+    uint32_t read_mask, read;
+    /* waited for: that they have read so many steps; that they have filled so many */
+    uint32_t credit_mask, credit;
+    uint32_t data_mask, data;
+} motet_gpu_flag_args;
+
+/**
+ * The same for a send or a receive: motet_pair_flag. A message of k steps takes k + 1
+ * counts: with the first, the receiver says that it is there.
+ */
+typedef struct motet_gpu_pair_flag_args {
+    /* as in motet_gpu_flag_args; bytes: of the message */
+    motet_gpu_args op;
+    uint32_t peer, receive;
+    /* counts from the message's beginning on; 0: neither told nor waited for */
+    uint32_t told, awaited;
+    /* bool: with `told` or `awaited` comes or is to come the message's size */
+    uint32_t sizes;
+    /* not 0: the message ends, and took so many counts */
+    uint32_t ends;
+    uint32_t place, reserved;
+} motet_gpu_pair_flag_args;
+
+/** Bytes that motet_ring_step moves. */
+typedef struct motet_gpu_ring_copy {
+    uint8_t *to;
+    const uint8_t *from;
+    uint64_t bytes;
+} motet_gpu_ring_copy;
+
+/**
+ * What copy engines cannot do, or may not in a graph, between two flags: motet_ring_step,
+ * of twice op.blocks blocks. The first half of the grid makes the first copies, which fill
+ * slots; the other half those that follow, which empty some, and then reduces: what the
+ * ranks in op.recv_mask, if any, have in ring slot `slot` for this rank, and of itself
+ * op.bytes at op.send, to op.recv. It waits for nothing.
+ */
+typedef struct motet_gpu_ring_args {
+    motet_gpu_args op;
+    uint32_t slot;
+    uint32_t fills, reads;
+    motet_gpu_ring_copy copy[2 * MOTET_GPU_RANKS];
+} motet_gpu_ring_args;
 
 _Static_assert(sizeof(motet_gpu_state) == MOTET_GPU_LINE, "one line");
 _Static_assert(sizeof(motet_gpu_line) == MOTET_GPU_LINE, "one line");
@@ -254,7 +330,8 @@ _Static_assert(sizeof(motet_gpu_pairs_args) <= 4096,
 static inline void motet_gpu_layout_fill(motet_gpu_layout *l)
 {
     uint64_t lines = (uint64_t)l->blocks * l->nranks;
-    uint64_t pairs = (uint64_t)l->pair_blocks * l->nranks;
+    /* one more than blocks: copies are counted apart from what kernels move */
+    uint64_t pairs = ((uint64_t)l->pair_blocks + 1) * l->nranks;
 
     l->window = (uint64_t)l->blocks * sizeof(motet_gpu_state);
     l->pair_state =
@@ -268,10 +345,21 @@ static inline void motet_gpu_layout_fill(motet_gpu_layout *l)
     l->ll = l->pair_line + pairs * sizeof(motet_gpu_pair_line);
     l->stage = l->ll + lines * MOTET_LL_SLOTS * 2 * l->ll_bytes;
     l->pair_stage = l->stage + lines * MOTET_STAGE_SLOTS * l->chunk;
-    l->arena_bytes = l->pair_stage + pairs * MOTET_PAIR_STAGES * l->pair_chunk;
+    l->ring = l->pair_stage +
+            (uint64_t)l->pair_blocks * l->nranks * MOTET_PAIR_STAGES * l->pair_chunk;
+    l->arena_bytes = l->ring + (uint64_t)l->nranks * MOTET_RING_SLOTS * l->ring_chunk;
 }
 
 #define MOTET_GPU_AT static inline __attribute__((always_inline))
+
+/* Which of two addresses is that of what @p writer writes: both are there before it is
+ * known, so that none of them waits for the other. */
+MOTET_GPU_AT uint8_t *motet_gpu_inbox(uint8_t *const *inbox, uint32_t hosted,
+        uint32_t writer)
+{
+    uint8_t *in_device = inbox[0], *in_host = inbox[1];
+    return (hosted >> writer & 1u) != 0 ? in_host : in_device;
+}
 
 MOTET_GPU_AT uint8_t *motet_gpu_state_at(uint8_t *own, uint32_t block)
 {
@@ -286,28 +374,29 @@ MOTET_GPU_AT uint8_t *motet_gpu_window_at(uint8_t *own, const motet_gpu_layout *
             ((uint64_t)(number - 1) * l->nranks + r) * sizeof(uint64_t);
 }
 
-/* The line in @p arena that rank @p writer writes for block @p block. */
-MOTET_GPU_AT uint8_t *motet_gpu_line_at(uint8_t *arena, const motet_gpu_layout *l,
-        uint32_t block, uint32_t writer)
+/* The offset in an arena of the line that rank @p writer writes for block @p block. */
+MOTET_GPU_AT uint64_t motet_gpu_line_offset(const motet_gpu_layout *l, uint32_t block,
+        uint32_t writer)
 {
-    return arena + l->line +
-            ((uint64_t)block * l->nranks + writer) * sizeof(motet_gpu_line);
+    return l->line + ((uint64_t)block * l->nranks + writer) * sizeof(motet_gpu_line);
 }
 
-MOTET_GPU_AT uint8_t *motet_gpu_ll_at(uint8_t *arena, const motet_gpu_layout *l,
-        uint32_t block, uint32_t position, uint32_t writer)
+/* The offset in an arena of what rank @p writer puts into LL slot @p position. */
+MOTET_GPU_AT uint64_t motet_gpu_ll_offset(const motet_gpu_layout *l, uint32_t block,
+        uint32_t position, uint32_t writer)
 {
-    return arena + l->ll +
+    return l->ll +
             (((uint64_t)block * MOTET_LL_SLOTS + position % MOTET_LL_SLOTS) *
                             l->nranks +
                     writer) *
             2 * l->ll_bytes;
 }
 
-MOTET_GPU_AT uint8_t *motet_gpu_stage_at(uint8_t *arena, const motet_gpu_layout *l,
-        uint32_t block, uint32_t position, uint32_t writer)
+/* The same, of its staging slot. */
+MOTET_GPU_AT uint64_t motet_gpu_stage_offset(const motet_gpu_layout *l, uint32_t block,
+        uint32_t position, uint32_t writer)
 {
-    return arena + l->stage +
+    return l->stage +
             (((uint64_t)block * MOTET_STAGE_SLOTS + position % MOTET_STAGE_SLOTS) *
                             l->nranks +
                     writer) *
@@ -337,6 +426,16 @@ MOTET_GPU_AT uint8_t *motet_gpu_pair_stage_at(uint8_t *arena, const motet_gpu_la
                             l->nranks +
                     writer) *
             l->pair_chunk;
+}
+
+/* The offset in an arena of ring slot @p slot that its owner fills for rank @p reader; what
+ * is for all is for the owner. */
+MOTET_GPU_AT uint64_t motet_gpu_ring_offset(const motet_gpu_layout *l, uint32_t slot,
+        uint32_t reader)
+{
+    return l->ring +
+            ((uint64_t)reader * MOTET_RING_SLOTS + slot % MOTET_RING_SLOTS) *
+            l->ring_chunk;
 }
 
 #endif

@@ -17,6 +17,8 @@ const motet_gpu_host_kernel motet_gpu_host_kernels[] = {
 };
 #undef KERNEL_ROW
 
+_Thread_local bool motet_gpu_host_fp8_fnuz;
+
 const motet_gpu_host_kernel *motet_gpu_host_find(const char *name)
 {
     for (const motet_gpu_host_kernel *k = motet_gpu_host_kernels; k->name != NULL; k++)

@@ -3,6 +3,7 @@
 #ifndef MOTET_KERNELS_GPU_HOST_H
 #define MOTET_KERNELS_GPU_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,12 @@ typedef struct motet_gpu_host_kernel {
     motet_gpu_host_fn run;
     size_t args_bytes;
 } motet_gpu_host_kernel;
+
+/**
+ * Whether kernels that this thread runs take fp8 for FNUZ, as a card does for which
+ * motet_target_fp8_fnuz() (kernels/images.h) is true. False in a new thread.
+ */
+extern _Thread_local bool motet_gpu_host_fp8_fnuz;
 
 /** All kernels, ended by a NULL name. */
 extern const motet_gpu_host_kernel motet_gpu_host_kernels[];

@@ -31,18 +31,19 @@ DEVICE uint64_t line_data(pair64 line)
     return (uint32_t)line.a | line.b << 32;
 }
 
-/* Wait for a line of this rank's arena. False: leave. */
+/* Wait for a line, at an offset of the arena that its source writes into. False: leave. */
 DEVICE bool take_line(const run *r, uint64_t line, uint32_t source, uint32_t position,
         uint64_t *data_out)
 {
+    const uint8_t *at = inbox_of(r, source) + line;
     uint32_t spins = 0;
-    pair64 v = load_pair_shared(r->arena + line);
+    pair64 v = load_pair_shared(at);
     while (!line_has(v, position)) {
         if (spin(&r->w, source, position, &spins)) {
             wait_is_over(&r->w, spins);
             return false;
         }
-        v = load_pair_shared(r->arena + line);
+        v = load_pair_shared(at);
     }
     wait_is_over(&r->w, spins);
     *data_out = line_data(v);

@@ -46,9 +46,7 @@ DEVICE ll_step step_of(const ll_run *l, uint32_t s)
         .bytes = step_bytes(&l->part, s),
         .position = r->w.first + s,
     };
-    step.slot = (uint64_t)(motet_gpu_ll_at(r->arena, &r->args->layout, r->w.block,
-                                   step.position, 0) -
-            r->arena);
+    step.slot = motet_gpu_ll_offset(&r->args->layout, r->w.block, step.position, 0);
     return step;
 }
 
@@ -125,8 +123,8 @@ DEVICE bool take_group(const run *r, const ll_step *s, uint32_t pack, uint32_t b
         UNROLL
         for (uint32_t g = 0; g < GROUP; g++)
             if (is_in(mask, base + g))
-                line[g] = load_pair_shared(
-                        r->arena + lines_of(r, s->slot, base + g) + 16ull * pack);
+                line[g] = load_pair_shared(inbox_of(r, base + g) +
+                        lines_of(r, s->slot, base + g) + 16ull * pack);
         UNROLL
         for (uint32_t g = 0; g < GROUP; g++) {
             if (!is_in(mask, base + g))
@@ -198,9 +196,9 @@ DEVICE bool take_pack(bool reduces, const ll_run *l, const ll_step *s, uint32_t 
     }
     if (first)
         return true;
-    uint64_t bias = a->bias != NULL ? load_some64(a->bias + at, bytes) : 0;
-    uint64_t out = finish_pack(type, a->redop, a->nranks, &acc,
-            a->bias != NULL ? &bias : NULL);
+    const bool biased = a->bias != NULL;
+    uint64_t bias = biased ? load_some64(a->bias + at, bytes) : 0;
+    uint64_t out = finish_pack(type, a->redop, a->nranks, &acc, biased, bias);
     store_some64(a->recv + at, out, bytes);
     return true;
 }
@@ -239,10 +237,12 @@ DEVICE early load_early(const motet_gpu_args *a, uint32_t block)
 {
     early e = { { 0 } };
     UNROLL
-    for (uint32_t i = 0; i < GROUP; i++)
+    for (uint32_t i = 0; i < GROUP; i++) {
+        uint32_t p = peer_after(a, i + 1);
         if (i + 1 < a->nranks)
-            e.word[i] = load64_shared(motet_gpu_line_at(a->arena[a->rank], &a->layout,
-                    block, peer_after(a, i + 1)));
+            e.word[i] = load64_shared(motet_gpu_inbox(a->inbox, a->hosted, p) +
+                    motet_gpu_line_offset(&a->layout, block, p));
+    }
     return e;
 }
 

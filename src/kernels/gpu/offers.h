@@ -66,9 +66,7 @@ DEVICE bool take_offer(const run *r, uint32_t p, uint64_t slot)
 DEVICE bool exchange_offers(run *r, uint32_t to, uint32_t from, uint64_t factor)
 {
     const motet_gpu_args *a = r->args;
-    const uint64_t slot = (uint64_t)(motet_gpu_ll_at(r->arena, &a->layout, r->w.block,
-                                             r->w.first, 0) -
-            r->arena);
+    const uint64_t slot = motet_gpu_ll_offset(&a->layout, r->w.block, r->w.first, 0);
     bool stay = !r->failed;
     NO_UNROLL
     for (uint32_t p = r->w.thread; stay && p < a->nranks; p += r->w.threads) {

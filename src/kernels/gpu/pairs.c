@@ -11,8 +11,8 @@
  *
  * With a message's first slot comes its size; a receive of another size is an error.
  */
+#include "kernels/gpu/counts.h"
 #include "kernels/gpu/move.h"
-#include "kernels/gpu/watch.h"
 
 /* One transfer, as one of its blocks sees it. */
 typedef struct transfer {
@@ -24,49 +24,27 @@ typedef struct transfer {
     uint32_t count; /* slots of the pair before this message */
 } transfer;
 
-DEVICE uint8_t *pair_line(const motet_gpu_pairs_args *a, uint32_t owner,
-        uint32_t writer, uint32_t block)
+/* Of a pair and block: what the peer writes on this rank's side, … */
+DEVICE uint8_t *line_here(const motet_gpu_pairs_args *a, const transfer *t)
 {
-    return motet_gpu_pair_line_at(a->arena[owner], &a->layout, block, writer);
+    return motet_gpu_pair_line_at(motet_gpu_inbox(a->inbox, a->hosted, t->peer),
+            &a->layout, t->block, t->peer);
 }
 
-DEVICE uint8_t *message_word(uint8_t *line, uint32_t slot)
+/* … and what this rank writes on the peer's. */
+DEVICE uint8_t *line_there(const motet_gpu_pairs_args *a, const transfer *t)
 {
-    return line + offsetof(motet_gpu_pair_line, message) +
-            slot % MOTET_PAIR_STAGES * sizeof(uint64_t);
-}
-
-/* The first thread waits until the count has reached `wanted`; all meet. False: leave. */
-DEVICE bool await_count(watch *w, const transfer *t, const uint8_t *word,
-        uint32_t wanted)
-{
-    uint32_t spins = 0;
-    while (w->thread == 0 && (int32_t)((uint32_t)load64_acquire(word) - wanted) < 0 &&
-            !spin(w, t->peer, wanted, &spins))
-        ;
-    wait_is_over(w, spins);
-    block_acquire();
-    return !end_round(w);
-}
-
-DEVICE void tell_count(const watch *w, uint8_t *word, uint32_t count)
-{
-    block_release();
-    if (w->thread != 0)
-        return;
-    flag_fence();
-    store64_shared(word, count);
+    return motet_gpu_pair_line_at(a->arena[t->peer], &a->layout, t->block, a->rank);
 }
 
 DEVICE bool send(watch *w, const motet_gpu_pairs_args *a, const transfer *t)
 {
-    const uint8_t *taken = pair_line(a, a->rank, t->peer, t->block) +
-            offsetof(motet_gpu_pair_line, taken);
-    uint8_t *line = pair_line(a, t->peer, a->rank, t->block);
+    const uint8_t *taken = line_here(a, t) + offsetof(motet_gpu_pair_line, taken);
+    uint8_t *line = line_there(a, t);
     NO_UNROLL
     for (uint32_t s = 0; s < t->part.steps; s++) {
         const uint32_t n = t->count + s;
-        if (!await_count(w, t, taken, n - (MOTET_PAIR_STAGES - 1)))
+        if (!await_count(w, t->peer, taken, n - (MOTET_PAIR_STAGES - 1)))
             return false;
         copy_bytes(motet_gpu_pair_stage_at(a->arena[t->peer], &a->layout, t->block, n,
                            a->rank),
@@ -79,33 +57,21 @@ DEVICE bool send(watch *w, const motet_gpu_pairs_args *a, const transfer *t)
     return true;
 }
 
-/* After the first slot has come, by the thread that waited, within the same round. */
-DEVICE bool is_as_long(watch *w, const transfer *t, uint8_t *line)
-{
-    if (w->thread == 0) {
-        uint64_t theirs = load64_shared(message_word(line, t->count));
-        if (theirs != t->bytes)
-            must_leave(w, MOTET_GPU_ERROR_SIZE, t->peer, theirs, t->bytes);
-    }
-    block_sync();
-    return !end_round(w);
-}
-
 DEVICE bool receive(watch *w, const motet_gpu_pairs_args *a, const transfer *t)
 {
-    uint8_t *line = pair_line(a, a->rank, t->peer, t->block);
-    uint8_t *taken = pair_line(a, t->peer, a->rank, t->block) +
-            offsetof(motet_gpu_pair_line, taken);
+    uint8_t *line = line_here(a, t);
+    uint8_t *taken = line_there(a, t) + offsetof(motet_gpu_pair_line, taken);
     NO_UNROLL
     for (uint32_t s = 0; s < t->part.steps; s++) {
         const uint32_t n = t->count + s;
-        if (!await_count(w, t, line + offsetof(motet_gpu_pair_line, published), n + 1))
+        if (!await_count(w, t->peer, line + offsetof(motet_gpu_pair_line, published),
+                    n + 1))
             return false;
-        if (s == 0 && !is_as_long(w, t, line))
+        if (s == 0 && !is_as_long(w, t->peer, message_word(line, t->count), t->bytes))
             return false;
         copy_bytes(t->buffer + t->part.at + (uint64_t)s * t->part.capacity,
-                motet_gpu_pair_stage_at(a->arena[a->rank], &a->layout, t->block, n,
-                        t->peer),
+                motet_gpu_pair_stage_at(motet_gpu_inbox(a->inbox, a->hosted, t->peer),
+                        &a->layout, t->block, n, t->peer),
                 step_bytes(&t->part, s));
         tell_count(w, taken, n + 1);
     }
@@ -138,8 +104,8 @@ DEVICE bool run_transfer(watch *w, const motet_gpu_pairs_args *a,
 DEVICE void run_transfers(const motet_gpu_pairs_args *a, uint32_t block, bool unused)
 {
     (void)unused;
-    watch w = watch_of(a->control, motet_gpu_state_at(a->own, block),
-            motet_gpu_line_at(a->arena[a->rank], &a->layout, block, 0), block);
+    watch w = watch_of(a->control, motet_gpu_state_at(a->own, block), a->inbox,
+            a->hosted, motet_gpu_line_offset(&a->layout, block, 0), block);
     begin_rounds(&w);
     if (w.thread == 0 &&
             load32_shared(w.state + offsetof(motet_gpu_state, closed)) != 0)

@@ -19,7 +19,6 @@
 typedef struct run {
     watch w;
     const motet_gpu_args *args;
-    uint8_t *arena;   /* this rank's */
     uint32_t cleared; /* as in the state: two generations, and the position's wraps */
     uint64_t mark;    /* of this operation */
     uint32_t base;    /* position of step 0, if not the operation's first */
@@ -27,6 +26,12 @@ typedef struct run {
 } run;
 
 /* ---- Where things are ---------------------------------------------------------------- */
+
+/* Where what peer p writes lies on this rank's side. */
+DEVICE uint8_t *inbox_of(const run *r, uint32_t p)
+{
+    return motet_gpu_inbox(r->args->inbox, r->args->hosted, p);
+}
 
 /* What peer p has written for this block, and where this rank writes for the peer's. */
 DEVICE const uint8_t *line_of(const run *r, uint32_t p)
@@ -36,8 +41,8 @@ DEVICE const uint8_t *line_of(const run *r, uint32_t p)
 
 DEVICE uint8_t *line_at_peer(const run *r, uint32_t p)
 {
-    return motet_gpu_line_at(r->args->arena[p], &r->args->layout, r->w.block,
-            r->args->rank);
+    return r->args->arena[p] +
+            motet_gpu_line_offset(&r->args->layout, r->w.block, r->args->rank);
 }
 
 /* The peer that comes i-th after this rank: not all begin with the same one. */
@@ -130,10 +135,9 @@ DEVICE pair64 ask_state(const motet_gpu_args *a, uint32_t block)
 DEVICE run enter(const motet_gpu_args *a, uint32_t block, uint32_t steps, pair64 state)
 {
     run r = {
-        .w = watch_of(a->control, motet_gpu_state_at(a->own, block),
-                motet_gpu_line_at(a->arena[a->rank], &a->layout, block, 0), block),
+        .w = watch_of(a->control, motet_gpu_state_at(a->own, block), a->inbox,
+                a->hosted, motet_gpu_line_offset(&a->layout, block, 0), block),
         .args = a,
-        .arena = a->arena[a->rank],
         .cleared = (uint32_t)(state.a >> 32),
         .mark = unique_mark(),
         .base = (uint32_t)state.a,
@@ -189,7 +193,7 @@ DEVICE void say_published(const run *r, uint32_t mask, uint32_t position)
  * position is skipped. All ranks do this alike, as it follows from their common history.
  * Returns the exit position.
  */
-DEVICE uint32_t clear_slots(const watch *w, uint8_t *slots, uint64_t slot_bytes,
+DEVICE uint32_t clear_slots(const watch *w, uint8_t *const *slots, uint64_t slot_bytes,
         uint32_t *cleared, uint32_t end)
 {
     const uint32_t generation = end >> 29;
@@ -203,17 +207,23 @@ DEVICE uint32_t clear_slots(const watch *w, uint8_t *slots, uint64_t slot_bytes,
         slot ^= 1;
     }
     const pair64 far = { (uint64_t)FAR_TAG(end) << 32, (uint64_t)FAR_TAG(end) << 32 };
+    uint8_t *first = slots[0] + slot * slot_bytes;
+    uint8_t *second = slots[1] + slot * slot_bytes;
     NO_UNROLL
-    for (uint64_t at = 16ull * w->thread; at < slot_bytes; at += 16ull * w->threads)
-        store_pair_shared(slots + slot * slot_bytes + at, far);
+    for (uint64_t at = 16ull * w->thread; at < slot_bytes; at += 16ull * w->threads) {
+        store_pair_shared(first + at, far);
+        if (second != first)
+            store_pair_shared(second + at, far);
+    }
     *cleared &= ~(0xffu << (8 * slot));
     *cleared |= generation << (8 * slot);
     return end;
 }
 
-/* The state that the next operation finds. @p slots: the block's, from slot 0 on. */
-DEVICE void advance(const watch *w, uint8_t *state, uint8_t *slots, uint64_t slot_bytes,
-        uint32_t cleared)
+/* The state that the next operation finds. @p slots: the block's, from slot 0 on, in
+ * both arenas. */
+DEVICE void advance(const watch *w, uint8_t *state, uint8_t *const *slots,
+        uint64_t slot_bytes, uint32_t cleared)
 {
     uint32_t end = clear_slots(w, slots, slot_bytes, &cleared, w->first + w->steps);
     if (end < w->first)
@@ -267,8 +277,10 @@ DEVICE void leave(run *r)
     block_sync();
     r->failed = r->failed || must_go(&r->w);
     if (likely(!r->failed)) {
-        advance(&r->w, state, motet_gpu_ll_at(r->arena, &a->layout, r->w.block, 0, 0),
-                (uint64_t)a->nranks * 2 * a->layout.ll_bytes, r->cleared);
+        const uint64_t slot = motet_gpu_ll_offset(&a->layout, r->w.block, 0, 0);
+        uint8_t *const slots[] = { a->inbox[0] + slot, a->inbox[1] + slot };
+        advance(&r->w, state, slots, (uint64_t)a->nranks * 2 * a->layout.ll_bytes,
+                r->cleared);
         if (unlikely(!alone)) {
             must_leave(&r->w, MOTET_GPU_ERROR_OVERLAP, a->rank, r->w.first, r->w.first);
             report(&r->w);

@@ -20,9 +20,7 @@
 /* Offset of what rank `writer` puts into slot `position` of an arena. */
 DEVICE uint64_t slot_at(const run *r, uint32_t position, uint32_t writer)
 {
-    return (uint64_t)(motet_gpu_stage_at(r->arena, &r->args->layout, r->w.block,
-                              position, writer) -
-            r->arena);
+    return motet_gpu_stage_offset(&r->args->layout, r->w.block, position, writer);
 }
 
 /* What a round of waiting is for. Masks without this rank; 0: for nothing. */
@@ -67,7 +65,7 @@ DEVICE void tell_slots(const run *r, uint32_t to, uint32_t filled, uint32_t from
 /* One step's worth, from all sources of recv_mask in rank order. */
 typedef struct reduction {
     const uint8_t *own; /* this rank's share                                      */
-    uint64_t slots;     /* offset of source 0's slot in this rank's arena         */
+    uint64_t slots;     /* offset of source 0's slot in this rank's arenas        */
     uint8_t *to;
     const uint8_t *bias; /* or NULL                                                */
     uint32_t bytes;
@@ -85,7 +83,7 @@ DEVICE const uint8_t *source_of(const run *r, const reduction *j, uint32_t sourc
         return j->own;
     if (j->direct)
         return (const uint8_t *)(uintptr_t)(buffers_of[source].send + j->at);
-    return r->arena + j->slots + (uint64_t)source * r->args->layout.chunk;
+    return inbox_of(r, source) + j->slots + (uint64_t)source * r->args->layout.chunk;
 }
 
 DEVICE uint8_t *target_of(const run *r, const reduction *j, uint32_t peer)
@@ -340,9 +338,9 @@ DEVICE void reduce_pack(const run *r, const reduction *j, uint32_t at)
             combine(type, a->redop, &acc, &next);
         first = false;
     }
-    uint64_t bias = j->bias != NULL ? load_some64(j->bias + at, bytes) : 0;
-    uint64_t out = finish_pack(type, a->redop, a->nranks, &acc,
-            j->bias != NULL ? &bias : NULL);
+    const bool biased = j->bias != NULL;
+    uint64_t bias = biased ? load_some64(j->bias + at, bytes) : 0;
+    uint64_t out = finish_pack(type, a->redop, a->nranks, &acc, biased, bias);
     store_some64(j->to + at, out, bytes);
     left = j->push_mask;
     NO_UNROLL

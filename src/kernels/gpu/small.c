@@ -140,8 +140,8 @@ DEVICE bool take_line(const small_run *r, uint32_t source, uint32_t pack,
         uint64_t *data_out)
 {
     const motet_gpu_small_args *a = r->a;
-    const uint8_t *line =
-            a->slots + r->slot + (uint64_t)source * a->source_stride + 16ull * pack;
+    const uint8_t *line = motet_gpu_inbox(a->slots, a->hosted, source) + r->slot +
+            (uint64_t)source * a->source_stride + 16ull * pack;
     uint32_t spins = 0;
     pair64 v = load_pair_shared(line);
     while ((uint32_t)(v.a >> 32) != r->w.first || (uint32_t)(v.b >> 32) != r->w.first) {
@@ -182,7 +182,7 @@ DEVICE bool take_pack(int type, const small_run *r, uint32_t pack, uint64_t own)
         first = false;
     }
     if (!first)
-        store64(a->recv + at, finish_pack(type, a->redop, a->nranks, &acc, NULL));
+        store64(a->recv + at, finish_pack(type, a->redop, a->nranks, &acc, false, 0));
     return true;
 }
 
@@ -213,8 +213,8 @@ DEVICE void exchange(const motet_gpu_small_args *a, uint32_t block, int type)
     uint8_t *state = a->state + (uint64_t)block * sizeof(motet_gpu_state);
     small_run r = { .a = a, .at = block * a->each };
     const pair64 was = load_pair_shared(state);
-    r.w = watch_of(a->control, state, a->lines + (uint64_t)block * a->line_stride,
-            block);
+    r.w = watch_of(a->control, state, a->lines, a->hosted,
+            (uint64_t)block * a->line_stride, block);
     r.w.steps = 1;
     r.w.fingerprint = a->fingerprint;
     UNROLL
@@ -242,9 +242,9 @@ DEVICE void exchange(const motet_gpu_small_args *a, uint32_t block, int type)
             compare_calls(&r, (uint32_t)was.b);
         const bool alone = r.w.thread != 0 || is_alone(state, r.w.first, mark);
         block_sync();
-        advance(&r.w, state,
-                a->slots + (uint64_t)block * MOTET_LL_SLOTS * a->slot_stride,
-                a->slot_stride, (uint32_t)(was.a >> 32));
+        const uint64_t slot = (uint64_t)block * MOTET_LL_SLOTS * a->slot_stride;
+        uint8_t *const slots[] = { a->slots[0] + slot, a->slots[1] + slot };
+        advance(&r.w, state, slots, a->slot_stride, (uint32_t)(was.a >> 32));
         if (unlikely(!alone)) {
             const block_trouble t = { MOTET_GPU_ERROR_OVERLAP, a->rank, r.w.first,
                 r.w.first };

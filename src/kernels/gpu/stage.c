@@ -55,7 +55,7 @@ DEVICE void copy_step(const run *r, const share *part, uint32_t s, uint32_t mask
         if (!is_in(mask, source))
             continue;
         uint8_t *to = a->recv + source * a->recv_stride + at;
-        const uint8_t *from = r->arena + slot_at(r, r->base + s, source);
+        const uint8_t *from = inbox_of(r, source) + slot_at(r, r->base + s, source);
         if (source == a->rank)
             from = a->send + source * a->send_stride + at;
         if (to != from)

@@ -369,7 +369,8 @@ DEVICE uint32_t afresh(uint32_t v)
 }
 
 /* Unlike that of any other block that runs now, but for two that begin in the same
- * cycle. */
+ * cycle; on gfx11, whose counter has 20 bits, in the same one of a million. It serves to
+ * find mistakes of callers, and nothing that must hold. */
 DEVICE uint64_t unique_mark(void)
 {
     return __builtin_readcyclecounter();

@@ -89,7 +89,8 @@ DEVICE void gather(const run *r, const slices *m, uint32_t s)
         const piece to = piece_of(m, source, s);
         if (source != a->rank)
             copy_bytes(a->recv + to.at,
-                    r->arena + slot_at(r, r->base + 2 * s + 1, source), to.bytes);
+                    inbox_of(r, source) + slot_at(r, r->base + 2 * s + 1, source),
+                    to.bytes);
     }
 }
 

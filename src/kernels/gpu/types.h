@@ -7,6 +7,11 @@
  * (kernels/convert.h says how). A NaN loses against a number in max and min; one that was
  * computed leaves as the type's positive quiet NaN.
  *
+ * fp8 is what the device's own instructions take it for: FNUZ on gfx940 to gfx942, OCP
+ * everywhere else, as on CPU ranks. FNUZ has a bias larger by one, no infinity, no negative
+ * zero, and one NaN in its place, 0x80; what rounds beyond the largest number becomes that
+ * NaN. RCCL's gfx942 code is FNUZ, too, and saturates.
+ *
  * Accumulators are 32-bit words, or pairs of them, whatever the type: so one kernel can
  * serve all types, and most of its code all of them alike. Where speed asks for it, `type`
  * is passed as a constant, and each switch over it leaves one case.
@@ -115,28 +120,51 @@ DEVICE void set_double(wide *v, uint32_t i, double d)
 
 /* ---- Small floats ------------------------------------------------------------------- */
 
-/* 1 sign bit, exp_bits, man_bits. Without inf, the all-ones magnitude alone is NaN. */
+#if defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
+#define FP8_IS_FNUZ true
+#elif defined(__NVPTX__) || defined(__AMDGCN__)
+#define FP8_IS_FNUZ false
+#else
+#define FP8_IS_FNUZ motet_gpu_host_fp8_fnuz
+/* host.c: what a card has whose kernels this thread runs. */
+extern _Thread_local bool motet_gpu_host_fp8_fnuz;
+#endif
+
+/* 1 sign bit, exp_bits, man_bits. With infinities, as IEEE has it; without, the all-ones
+ * magnitude alone is NaN; FNUZ is described above. */
 typedef struct narrow_format {
     int exp_bits, man_bits;
-    bool has_inf;
+    bool has_inf, fnuz;
 } narrow_format;
 
 DEVICE narrow_format format_of(int type)
 {
     switch (type) {
-    case MOTET_FLOAT8E4M3: return (narrow_format){ 4, 3, false };
-    case MOTET_FLOAT8E5M2: return (narrow_format){ 5, 2, true };
-    default: return (narrow_format){ 5, 10, true };
+    case MOTET_FLOAT8E4M3: return (narrow_format){ 4, 3, false, FP8_IS_FNUZ };
+    case MOTET_FLOAT8E5M2: return (narrow_format){ 5, 2, !FP8_IS_FNUZ, FP8_IS_FNUZ };
+    default: return (narrow_format){ 5, 10, true, false };
     }
 }
 
-#define FLOAT_INF 0x7f800000u
+/* What the exponent of a float is larger by. */
+DEVICE uint32_t rebias_of(narrow_format f)
+{
+    return 127 - ((1u << (f.exp_bits - 1)) - (f.fnuz ? 0 : 1));
+}
+
+DEVICE uint32_t exponents_of_finite(narrow_format f)
+{
+    return (1u << f.exp_bits) - (f.has_inf ? 1 : 0);
+}
+
+#define FLOAT_INF  0x7f800000u
+#define FLOAT_QNAN 0x7fc00000u
 
 /* A denormal is (least normal + denormal) − least normal, both sides normal. */
 DEVICE float widen_bits(narrow_format f, uint32_t bits)
 {
     const int magnitude_bits = f.exp_bits + f.man_bits;
-    const uint32_t rebias = 127 - ((1u << (f.exp_bits - 1)) - 1);
+    const uint32_t rebias = rebias_of(f);
     const int up = 23 - f.man_bits;
     const uint32_t least_normal = (rebias + 1) << 23;
     const uint32_t top = f.has_inf ? ((1u << f.exp_bits) - 1) << 23
@@ -147,8 +175,8 @@ DEVICE float widen_bits(narrow_format f, uint32_t bits)
             float_of_bits(magnitude | least_normal) - float_of_bits(least_normal);
     uint32_t out = magnitude < (1u << 23) ? bits_of_float(denormal)
                                           : magnitude + (rebias << 23);
-    if (magnitude >= top)
-        out |= FLOAT_INF;
+    if (f.fnuz ? sign != 0 && magnitude == 0 : magnitude >= top)
+        out |= f.fnuz ? FLOAT_QNAN : FLOAT_INF;
     return float_of_bits(sign | out);
 }
 
@@ -157,9 +185,9 @@ DEVICE float widen_bits(narrow_format f, uint32_t bits)
 DEVICE uint32_t narrow_bits(narrow_format f, float v)
 {
     const int magnitude_bits = f.exp_bits + f.man_bits;
-    const uint32_t rebias = 127 - ((1u << (f.exp_bits - 1)) - 1);
+    const uint32_t rebias = rebias_of(f);
     const int down = 23 - f.man_bits;
-    const uint32_t finite = (1u << f.exp_bits) - (f.has_inf ? 1 : 0);
+    const uint32_t finite = exponents_of_finite(f);
     const uint32_t beyond = (rebias + finite) << 23;
     const uint32_t least_normal = (rebias + 1) << 23;
     uint32_t bits = bits_of_float(v);
@@ -180,6 +208,9 @@ DEVICE uint32_t narrow_bits(narrow_format f, float v)
     if (f.has_inf)
         return is_nan ? (finite << f.man_bits) | (1u << (f.man_bits - 1)) : code | sign;
     const uint32_t nan_code = (1u << magnitude_bits) - 1;
+    if (f.fnuz)
+        return is_nan || code > nan_code ? 1u << magnitude_bits
+                                         : code | (code != 0 ? sign : 0);
     return (code < nan_code ? code : nan_code) | (is_nan ? 0 : sign);
 }
 
@@ -258,7 +289,9 @@ DEVICE uint32_t widen_byte(int type, uint32_t bits)
     case MOTET_INT8: return (uint32_t)(int32_t)(int8_t)bits;
     case MOTET_FLOAT8E4M3:
         return bits_of_float(widen_bits(format_of(MOTET_FLOAT8E4M3), bits));
-    case MOTET_FLOAT8E5M2: return bits_of_float(widen_half(bits << 8));
+    case MOTET_FLOAT8E5M2:
+        return bits_of_float(FP8_IS_FNUZ ? widen_bits(format_of(MOTET_FLOAT8E5M2), bits)
+                                         : widen_half(bits << 8));
     default: return bits;
     }
 }
@@ -535,19 +568,19 @@ DEVICE void canonical_nan(int type, wide *a, uint32_t words)
     }
 }
 
-/* From the accumulators of all sources to the bits of the result. */
+/* From the accumulators of all sources to the bits of the result. The bias, one more pack
+ * to add if `biased`, comes by value: the address of a local would have to be one, and AMD's
+ * kernels have no memory for locals. */
 DEVICE uint64_t finish_pack(int type, uint32_t op, uint32_t nranks, wide *a,
-        const uint64_t *bias)
+        bool biased, uint64_t bias)
 {
-    bool computed = op != MOTET_MAX && op != MOTET_MIN;
     if (op == MOTET_AVG)
         average(type, a, nranks);
-    if (bias != NULL) {
-        wide more = widen(type, bits_of_pack(*bias), 1);
+    if (biased) {
+        wide more = widen(type, bits_of_pack(bias), 1);
         combine(type, MOTET_SUM, a, &more);
-        computed = true;
     }
-    if (computed)
+    if (biased || (op != MOTET_MAX && op != MOTET_MIN))
         canonical_nan(type, a, 2);
     bits128 out = narrow(type, a, 1);
     return out.w[0] | (uint64_t)out.w[1] << 32;

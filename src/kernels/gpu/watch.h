@@ -21,10 +21,11 @@
 
 typedef struct watch {
     motet_gpu_control *control;
-    const uint8_t *state; /* own, of this block */
-    const uint8_t
-            *lines; /* of this block in the own arena: the peers' progress words */
+    const uint8_t *state;              /* own, of this block */
+    uint8_t *lines[MOTET_GPU_INBOXES]; /* of this block: the peers' progress words */
+    uint32_t hosted;
     uint32_t block;
+    uint32_t place; /* of control->waiting: the block's, unless launches share one */
     uint32_t thread, threads;
     uint32_t first; /* position of the operation, and how many it takes; 0 steps: */
     uint32_t steps; /* nobody's word is compared                                  */
@@ -32,15 +33,18 @@ typedef struct watch {
     uint32_t round; /* from 1 */
 } watch;
 
-/* Of a block that has not looked at its state yet. */
+/* Of a block that has not looked at its state yet. @p lines of its own begin @p at bytes
+ * after those of the arenas. */
 DEVICE watch watch_of(motet_gpu_control *control, const uint8_t *state,
-        const uint8_t *lines, uint32_t block)
+        uint8_t *const *lines, uint32_t hosted, uint64_t at, uint32_t block)
 {
     return (watch){
         .control = control,
         .state = state,
-        .lines = lines,
+        .lines = { lines[0] + at, lines[1] + at },
+        .hosted = hosted,
         .block = block,
+        .place = block,
         .thread = thread_index(),
         .threads = thread_count(),
         .round = 1,
@@ -117,7 +121,8 @@ DEVICE void report(const watch *w)
 
 DEVICE const uint8_t *line_in(const watch *w, uint32_t p)
 {
-    return w->lines + (uint64_t)p * sizeof(motet_gpu_line);
+    return motet_gpu_inbox(w->lines, w->hosted, p) +
+            (uint64_t)p * sizeof(motet_gpu_line);
 }
 
 DEVICE uint64_t own_word(const watch *w)
@@ -137,7 +142,7 @@ DEVICE bool differs(const watch *w, uint64_t progress)
 /* For the host's watch: the peer that a block waits for, + 1, or 0. */
 DEVICE void show_wait(const watch *w, uint32_t peer_plus_1, uint32_t position)
 {
-    store64_shared(&w->control->waiting[w->block],
+    store64_shared(&w->control->waiting[w->place],
             peer_plus_1 | (uint64_t)position << 32);
 }
 

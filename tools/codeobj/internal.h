@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the reader tell each other. */
+#ifndef MOTET_CODEOBJ_INTERNAL_H
+#define MOTET_CODEOBJ_INTERNAL_H
+
+#include "codeobj.h"
+
+/**
+ * The ELF file of codeobj_read(), whose header is that of an AMD code object. On failure
+ * what is in @p out already is the caller's to clear.
+ */
+int codeobj_parse(const void *data, size_t bytes, struct codeobj *out,
+        char why[CODEOBJ_WHY_MAX]);
+
+/**
+ * The msgpack document of a note: kernels and declared target.
+ * @param offset  of @p data in the file, for sentences
+ */
+int codeobj_metadata(const void *data, size_t bytes, uint64_t offset,
+        struct codeobj *out, char why[CODEOBJ_WHY_MAX]);
+
+#endif

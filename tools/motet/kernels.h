@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* motet kernels: its subcommands, one file each; kernels.c holds the table. */
+#ifndef MOTET_TOOLS_KERNELS_H
+#define MOTET_TOOLS_KERNELS_H
+
+/** motet kernels build: argv[0] is "build". Returns an exit code. */
+int kernels_build(int argc, char **argv);
+
+/** motet kernels list: argv[0] is "list". Returns an exit code. */
+int kernels_list(int argc, char **argv);
+
+#endif
