@@ -362,5 +362,9 @@ int main(int argc, char **argv)
     if (o.list)
         return 0;
     printf("gpu: %d ran, %d failed\n", ran, failed);
+    if (ran == 0 && o.word == NULL) {
+        printf("SKIPPED  no test of this table is for such devices\n");
+        return 77;
+    }
     return ran == 0 || failed != 0;
 }
