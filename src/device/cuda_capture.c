@@ -1,21 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a stream is doing, and captures. A graph that uses a communicator waits for and
- * records the communicator's order event. Only its last operation has to record it, but
- * which one is the last shows only at the end, which nobody tells us: so there is one
- * node that records, and each operation moves it behind itself. During a capture the
- * driver forbids to remove nodes; edges may come and go.
- */
+/* What a stream is doing, and captures; gpu_capture.c says how a graph keeps order. */
 #include "device/cuda.h"
 
 #include "device/stream.h"
 
 #include <stdint.h>
 #include <stdlib.h>
-
-/* Most edges of the recording node that are taken away when it moves; what is left over
- * only waits for what came earlier anyway. */
-#define EDGES_MAX 64
 
 bool motet_cuda_is_default(const void *stream)
 {
@@ -111,35 +101,37 @@ motet_result motet_cuda_stream_check(const void *stream)
 
 /* ---- what it is doing ---- */
 
-typedef struct capture {
-    CUstreamCaptureStatus status;
-    uint64_t id;
-    CUgraph graph;
-    const CUgraphNode *after; /* what the stream's next operation waits for */
-    size_t count;
-} capture;
-
 /* The newer question is the only one that is answered behind a programmatic launch. */
-static motet_result ask(void *stream, capture *c)
+static motet_result ask(void *stream, motet_gpu_capture *c)
 {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     const CUgraphEdgeData *edges = NULL;
+    const CUgraphNode *after = NULL;
+    CUgraph graph = NULL;
+    motet_result result;
 
-    *c = (capture){ .status = CU_STREAM_CAPTURE_STATUS_NONE };
+    *c = (motet_gpu_capture){ .id = 0 };
     if (motet_cuda.cuStreamGetCaptureInfo_v3 != NULL)
-        return CUDA(cuStreamGetCaptureInfo_v3, stream, &c->status, &c->id, &c->graph,
-                &c->after, &edges, &c->count);
-    if (motet_cuda.cuStreamGetCaptureInfo_v2 != NULL)
-        return CUDA(cuStreamGetCaptureInfo_v2, stream, &c->status, &c->id, &c->graph,
-                &c->after, &c->count);
-    return CUDA(cuStreamIsCapturing, stream, &c->status);
+        result = CUDA(cuStreamGetCaptureInfo_v3, stream, &status, &c->id, &graph,
+                &after, &edges, &c->count);
+    else if (motet_cuda.cuStreamGetCaptureInfo_v2 != NULL)
+        result = CUDA(cuStreamGetCaptureInfo_v2, stream, &status, &c->id, &graph,
+                &after, &c->count);
+    else
+        result = CUDA(cuStreamIsCapturing, stream, &status);
+    c->active = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    c->invalidated = status == CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    c->graph = graph;
+    c->after = after;
+    return result;
 }
 
 motet_result motet_cuda_stream_state(motet_gpu *gpu, void *stream,
         motet_stream_state *out)
 {
+    motet_gpu_capture c;
     motet_cuda_scope scope;
     motet_result result;
-    capture c;
 
     result = motet_cuda_is_default(stream) ? check_default(gpu, stream)
                                            : check_owner(gpu, stream);
@@ -150,57 +142,45 @@ motet_result motet_cuda_stream_state(motet_gpu *gpu, void *stream,
     motet_cuda_leave(&scope);
     if (result != MOTET_OK)
         return motet_error_wrap(result, "stream %p", stream);
-    if (c.status == CU_STREAM_CAPTURE_STATUS_ACTIVE && gpu->facts.no_capture[0] != '\0')
-        return motet_fail(MOTET_ERR_DEVICE, "stream %p is captured: %s", stream,
-                gpu->facts.no_capture);
-    *out = (motet_stream_state){
-        .capturing = c.status == CU_STREAM_CAPTURE_STATUS_ACTIVE,
-        .invalidated = c.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED,
-        .capture = c.status != CU_STREAM_CAPTURE_STATUS_NONE ? c.id : 0,
-        .graph = c.status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? c.graph : NULL,
-    };
-    return MOTET_OK;
+    return motet_gpu_capture_state(&gpu->facts, stream, &c, out);
 }
 
 /* ---- graphs ---- */
 
-static bool holds(const CUgraphNode *nodes, size_t count, CUgraphNode node)
+static motet_result edges_before(void *node, void *nodes, size_t *count_io)
 {
-    for (size_t i = 0; i < count; i++)
-        if (nodes[i] == node)
-            return true;
-    return false;
+    return CUDA(cuGraphNodeGetDependencies, node, nodes, count_io);
 }
 
-static motet_result move_leaf(CUgraph graph, CUgraphNode leaf, const capture *c)
+static motet_result add_edge(void *graph, void *from, void *to)
 {
-    CUgraphNode before[EDGES_MAX];
-    size_t count = EDGES_MAX;
+    const CUgraphNode ends[] = { from, to };
 
-    MOTET_TRY(CUDA(cuGraphNodeGetDependencies, leaf, before, &count), "edges");
-    for (size_t i = 0; i < c->count; i++)
-        if (!holds(before, count, c->after[i]))
-            MOTET_TRY(CUDA(cuGraphAddDependencies, graph, &c->after[i], &leaf, 1),
-                    "edge");
-    for (size_t i = 0; i < count; i++)
-        if (!holds(c->after, c->count, before[i]))
-            MOTET_TRY(CUDA(cuGraphRemoveDependencies, graph, &before[i], &leaf, 1),
-                    "edge");
-    return MOTET_OK;
+    return CUDA(cuGraphAddDependencies, graph, &ends[0], &ends[1], 1);
 }
+
+static motet_result remove_edge(void *graph, void *from, void *to)
+{
+    const CUgraphNode ends[] = { from, to };
+
+    return CUDA(cuGraphRemoveDependencies, graph, &ends[0], &ends[1], 1);
+}
+
+static const motet_gpu_edges edges = { edges_before, add_edge, remove_edge };
 
 static motet_result record_leaf(const motet_stream_state *state, void *event,
         void *stream, void **node_io)
 {
-    CUgraphNode leaf = *node_io;
-    capture c;
+    CUgraphNode leaf = NULL;
+    motet_gpu_capture c;
+    motet_result result;
 
     MOTET_TRY(ask(stream, &c), "capture");
-    if (c.status != CU_STREAM_CAPTURE_STATUS_ACTIVE || c.graph != state->graph)
-        return motet_fail(MOTET_ERR_USAGE,
-                "stream %p is not in the capture that the operation began in", stream);
-    if (leaf != NULL)
-        return move_leaf(c.graph, leaf, &c);
+    result = motet_gpu_capture_check(&c, stream, state->graph);
+    if (result != MOTET_OK)
+        return result;
+    if (*node_io != NULL)
+        return motet_gpu_move_leaf(&edges, &c, *node_io);
     MOTET_TRY(CUDA(cuGraphAddEventRecordNode, &leaf, c.graph, c.after, c.count, event),
             "node");
     *node_io = leaf;
@@ -211,11 +191,10 @@ motet_result motet_cuda_graph_record(motet_gpu *gpu, const motet_stream_state *s
         void *event, void *stream, void **node_io)
 {
     motet_cuda_scope scope;
-    motet_result result;
+    motet_result result = motet_gpu_graphs_check(&gpu->facts, "record in a graph");
 
-    if (gpu->facts.no_capture[0] != '\0')
-        return motet_fail(MOTET_ERR_DEVICE, "record in a graph: %s",
-                gpu->facts.no_capture);
+    if (result != MOTET_OK)
+        return result;
     MOTET_TRY(motet_cuda_enter(gpu, &scope), "record in a graph");
     result = record_leaf(state, event, stream, node_io);
     motet_cuda_leave(&scope);
@@ -225,7 +204,7 @@ motet_result motet_cuda_graph_record(motet_gpu *gpu, const motet_stream_state *s
 }
 
 /* The object owns @p h as soon as it exists. */
-static motet_result give_to_graph(void *graph, motet_gpu_held *h)
+static motet_result give_inside(void *graph, motet_gpu_held *h)
 {
     CUuserObject object = NULL;
     motet_result result = CUDA(cuUserObjectCreate, &object, h, motet_gpu_held_end, 1,
@@ -243,27 +222,23 @@ static motet_result give_to_graph(void *graph, motet_gpu_held *h)
     return result;
 }
 
-motet_result motet_cuda_graph_hold(motet_gpu *gpu, void *graph, void (*release)(void *),
-        void *arg)
+static motet_result give_to_graph(motet_gpu *gpu, void *graph, motet_gpu_held *h)
 {
     motet_cuda_scope scope;
-    motet_result result;
-    motet_gpu_held *h;
+    motet_result result = motet_cuda_enter(gpu, &scope);
 
-    if (gpu->facts.no_capture[0] != '\0')
-        return motet_fail(MOTET_ERR_DEVICE, "hold memory by a graph: %s",
-                gpu->facts.no_capture);
-    h = motet_gpu_held_new(release, arg);
-    if (h == NULL)
-        return MOTET_ERR_SYSTEM;
-    result = motet_cuda_enter(gpu, &scope);
     if (result != MOTET_OK) {
         free(h);
         return result;
     }
-    result = give_to_graph(graph, h);
+    result = give_inside(graph, h);
     motet_cuda_leave(&scope);
-    if (result != MOTET_OK)
-        return motet_error_wrap(result, "hold memory by a graph");
-    return MOTET_OK;
+    return result;
+}
+
+motet_result motet_cuda_graph_hold(motet_gpu *gpu, void *graph, void (*release)(void *),
+        void *arg)
+{
+    return motet_gpu_hold_by_graph(gpu, &gpu->facts, graph, release, arg,
+            give_to_graph);
 }

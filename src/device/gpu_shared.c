@@ -165,38 +165,6 @@ bool motet_gpu_given_up(const motet_gpu *gpu)
     return false;
 }
 
-/* ---- graphs ---- */
-
-struct motet_gpu_held {
-    void (*release)(void *);
-    void *arg;
-};
-
-motet_gpu_held *motet_gpu_held_new(void (*release)(void *), void *arg)
-{
-    motet_gpu_held *held = malloc(sizeof(*held));
-
-    if (held == NULL)
-        (void)motet_fail_errno(MOTET_ERR_SYSTEM, "hold memory by a graph");
-    else
-        *held = (motet_gpu_held){ .release = release, .arg = arg };
-    return held;
-}
-
-void motet_gpu_held_end(void *held)
-{
-    motet_gpu_held *h = held;
-
-    if (h->release != NULL)
-        h->release(h->arg);
-    free(h);
-}
-
-void motet_gpu_held_disarm(motet_gpu_held *held)
-{
-    held->release = NULL;
-}
-
 /* ---- the plain table ---- */
 
 motet_result motet_gpu_describe(const motet_gpu_ops *ops, int ordinal,

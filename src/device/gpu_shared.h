@@ -6,6 +6,7 @@
  *     gpu_shared.c   symbols, devices opened once, what device.h's table asks
  *     gpu_memory.c   allocations and their users, registered host memory
  *     gpu_import.c   exports described, imports shared and counted
+ *     gpu_capture.c  captured streams, edges and holdings of graphs
  */
 #ifndef MOTET_DEVICE_GPU_SHARED_H
 #define MOTET_DEVICE_GPU_SHARED_H
@@ -221,17 +222,59 @@ void motet_gpu_import_in_place(motet_gpu_memories *m, const motet_gpu_export *ex
 void motet_gpu_unimport_any(motet_gpu_imports *imports, motet_gpu_memories *m,
         motet_gpu *gpu, motet_gpu_memory *memory);
 
-/* ---- graphs ---- */
+/* ---- captures and graphs ---- */
+
+/** What a runtime says of a stream that may be captured. */
+typedef struct motet_gpu_capture {
+    bool active, invalidated;
+    uint64_t id;
+    void *graph;
+    /** Nodes that the stream's next operation waits for: pointers of the runtime's type. */
+    const void *after;
+    size_t count;
+} motet_gpu_capture;
+
+/**
+ * motet_gpu_ops.stream_state of @p stream, from what the runtime said.
+ * @retval MOTET_ERR_DEVICE it is captured, and such streams cannot be served
+ */
+MOTET_MUST_USE motet_result motet_gpu_capture_state(const motet_gpu_facts *facts,
+        void *stream, const motet_gpu_capture *c, motet_stream_state *out);
+/** @retval MOTET_ERR_USAGE @p stream is in no capture, or not in that of @p graph (NULL: any) */
+MOTET_MUST_USE motet_result motet_gpu_capture_check(const motet_gpu_capture *c,
+        const void *stream, const void *graph);
+/** @retval MOTET_ERR_DEVICE graphs cannot be served; @p what was to be done */
+MOTET_MUST_USE motet_result motet_gpu_graphs_check(const motet_gpu_facts *facts,
+        const char *what);
+
+/** How a runtime tells and changes the edges of its graphs. */
+typedef struct motet_gpu_edges {
+    /** Fill @p nodes, as motet_gpu_capture.after, with at most *count_io. */
+    motet_result (*before)(void *node, void *nodes, size_t *count_io);
+    motet_result (*add)(void *graph, void *from, void *to);
+    motet_result (*remove)(void *graph, void *from, void *to);
+} motet_gpu_edges;
+
+/** Let node @p leaf, behind which there is none, wait for what @p c's stream waits for now
+ *  and for nothing else. */
+MOTET_MUST_USE motet_result motet_gpu_move_leaf(const motet_gpu_edges *edges,
+        const motet_gpu_capture *c, void *leaf);
 
 /** What a graph holds, for a runtime that takes a function and one argument. */
 typedef struct motet_gpu_held motet_gpu_held;
 
-/** NULL, with the reason, without memory. */
-motet_gpu_held *motet_gpu_held_new(void (*release)(void *), void *arg);
 /** For the runtime to call: release, and free @p held. */
 void motet_gpu_held_end(void *held);
-/** Ends without releasing. */
+/** motet_gpu_held_end() will not release. */
 void motet_gpu_held_disarm(motet_gpu_held *held);
+/**
+ * motet_gpu_ops.graph_hold.
+ * @param give hands it to the graph; takes @p held over, and after a failure it has ended
+ *        without a release
+ */
+MOTET_MUST_USE motet_result motet_gpu_hold_by_graph(motet_gpu *gpu,
+        const motet_gpu_facts *facts, void *graph, void (*release)(void *), void *arg,
+        motet_result (*give)(motet_gpu *gpu, void *graph, motet_gpu_held *held));
 
 /* ---- what motet_device_ops asks of every kind, in terms of its GPU table ---- */
 

@@ -4,8 +4,7 @@
  * records the communicator's order event by nodes of its own. They are put into the graph
  * by hand and the stream is told to go on behind them: hipStreamWaitEvent() takes no flag
  * for that before ROCm 6.4, the calls used here are as old as ROCm 4.5. The node that
- * records is a leaf, which each operation moves behind itself, as with CUDA
- * (cuda_capture.c says why).
+ * records is a leaf, which each operation moves behind itself (gpu_capture.c says why).
  */
 #include "device/hip.h"
 
@@ -13,10 +12,6 @@
 
 #include <stdint.h>
 #include <stdlib.h>
-
-/* Most edges of the recording node that are taken away when it moves; what is left over
- * only waits for what came earlier anyway. */
-#define EDGES_MAX 64
 
 bool motet_hip_is_default(const void *stream)
 {
@@ -74,31 +69,35 @@ motet_result motet_hip_stream_check(const void *stream)
 
 /* ---- what it is doing ---- */
 
-typedef struct capture {
-    hipStreamCaptureStatus status;
-    unsigned long long id;
-    hipGraph_t graph;
-    const hipGraphNode_t *after; /* what the stream's next operation waits for */
-    size_t count;
-} capture;
-
-static motet_result ask(void *stream, capture *c)
+static motet_result ask(void *stream, motet_gpu_capture *c)
 {
+    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
     hipStream_t handle = motet_hip_stream(stream);
+    const hipGraphNode_t *after = NULL;
+    unsigned long long id = 0;
+    hipGraph_t graph = NULL;
+    motet_result result;
 
-    *c = (capture){ .status = hipStreamCaptureStatusNone };
+    *c = (motet_gpu_capture){ .id = 0 };
     if (motet_hip.hipStreamGetCaptureInfo_v2 != NULL)
-        return HIP(hipStreamGetCaptureInfo_v2, handle, &c->status, &c->id, &c->graph,
-                &c->after, &c->count);
-    return HIP(hipStreamIsCapturing, handle, &c->status);
+        result = HIP(hipStreamGetCaptureInfo_v2, handle, &status, &id, &graph, &after,
+                &c->count);
+    else
+        result = HIP(hipStreamIsCapturing, handle, &status);
+    c->active = status == hipStreamCaptureStatusActive;
+    c->invalidated = status == hipStreamCaptureStatusInvalidated;
+    c->id = id;
+    c->graph = graph;
+    c->after = after;
+    return result;
 }
 
 motet_result motet_hip_stream_state(motet_gpu *gpu, void *stream,
         motet_stream_state *out)
 {
+    motet_gpu_capture c;
     motet_hip_scope scope;
     motet_result result;
-    capture c;
 
     MOTET_TRY(motet_hip_enter(gpu, &scope), "stream %p", stream);
     result = check_owner(gpu, stream);
@@ -107,40 +106,28 @@ motet_result motet_hip_stream_state(motet_gpu *gpu, void *stream,
     motet_hip_leave(&scope);
     if (result != MOTET_OK)
         return motet_error_wrap(result, "stream %p", stream);
-    if (c.status == hipStreamCaptureStatusActive && gpu->facts.no_capture[0] != '\0')
-        return motet_fail(MOTET_ERR_DEVICE, "stream %p is captured: %s", stream,
-                gpu->facts.no_capture);
-    *out = (motet_stream_state){
-        .capturing = c.status == hipStreamCaptureStatusActive,
-        .invalidated = c.status == hipStreamCaptureStatusInvalidated,
-        .capture = c.status != hipStreamCaptureStatusNone ? c.id : 0,
-        .graph = c.status == hipStreamCaptureStatusActive ? c.graph : NULL,
-    };
-    return MOTET_OK;
+    return motet_gpu_capture_state(&gpu->facts, stream, &c, out);
 }
 
 /* ---- graphs ---- */
 
 /* The capture that @p stream is in, which must be that of @p graph unless it is NULL. */
 static motet_result ask_active(const motet_gpu *gpu, void *stream, const void *graph,
-        capture *c)
+        motet_gpu_capture *c)
 {
-    if (gpu->facts.no_capture[0] != '\0')
-        return motet_fail(MOTET_ERR_DEVICE, "a node of a graph: %s",
-                gpu->facts.no_capture);
+    motet_result result = motet_gpu_graphs_check(&gpu->facts, "a node of a graph");
+
+    if (result != MOTET_OK)
+        return result;
     MOTET_TRY(ask(stream, c), "capture");
-    if (c->status != hipStreamCaptureStatusActive ||
-            (graph != NULL && c->graph != graph))
-        return motet_fail(MOTET_ERR_USAGE,
-                "stream %p is not in the capture that the operation began in", stream);
-    return MOTET_OK;
+    return motet_gpu_capture_check(c, stream, graph);
 }
 
 motet_result motet_hip_event_node(const motet_gpu *gpu, hipEvent_t event, void *stream,
         bool wait)
 {
     hipGraphNode_t node = NULL;
-    capture c;
+    motet_gpu_capture c;
 
     MOTET_TRY(ask_active(gpu, stream, NULL, &c), "event");
     if (wait)
@@ -155,45 +142,40 @@ motet_result motet_hip_event_node(const motet_gpu *gpu, hipEvent_t event, void *
             hipStreamSetCaptureDependencies);
 }
 
-static bool holds(const hipGraphNode_t *nodes, size_t count, hipGraphNode_t node)
+static motet_result edges_before(void *node, void *nodes, size_t *count_io)
 {
-    for (size_t i = 0; i < count; i++)
-        if (nodes[i] == node)
-            return true;
-    return false;
+    return HIP(hipGraphNodeGetDependencies, node, nodes, count_io);
 }
 
-static motet_result move_leaf(hipGraph_t graph, hipGraphNode_t leaf, const capture *c)
+static motet_result add_edge(void *graph, void *from, void *to)
 {
-    hipGraphNode_t before[EDGES_MAX];
-    size_t count = EDGES_MAX;
+    const hipGraphNode_t ends[] = { from, to };
 
-    MOTET_TRY(HIP(hipGraphNodeGetDependencies, leaf, before, &count), "edges");
-    count = count < EDGES_MAX ? count : EDGES_MAX;
-    for (size_t i = 0; i < c->count; i++)
-        if (!holds(before, count, c->after[i]))
-            MOTET_TRY(HIP(hipGraphAddDependencies, graph, &c->after[i], &leaf, 1),
-                    "edge");
-    for (size_t i = 0; i < count; i++)
-        if (!holds(c->after, c->count, before[i]))
-            MOTET_TRY(HIP(hipGraphRemoveDependencies, graph, &before[i], &leaf, 1),
-                    "edge");
-    return MOTET_OK;
+    return HIP(hipGraphAddDependencies, graph, &ends[0], &ends[1], 1);
 }
+
+static motet_result remove_edge(void *graph, void *from, void *to)
+{
+    const hipGraphNode_t ends[] = { from, to };
+
+    return HIP(hipGraphRemoveDependencies, graph, &ends[0], &ends[1], 1);
+}
+
+static const motet_gpu_edges edges = { edges_before, add_edge, remove_edge };
 
 motet_result motet_hip_graph_record(motet_gpu *gpu, const motet_stream_state *state,
         void *event, void *stream, void **node_io)
 {
     const motet_hip_event *e = event;
     hipGraphNode_t leaf = *node_io;
+    motet_gpu_capture c;
     motet_hip_scope scope;
     motet_result result;
-    capture c;
 
     MOTET_TRY(motet_hip_enter(gpu, &scope), "record in a graph");
     result = ask_active(gpu, stream, state->graph, &c);
     if (result == MOTET_OK && leaf != NULL)
-        result = move_leaf(c.graph, leaf, &c);
+        result = motet_gpu_move_leaf(&edges, &c, leaf);
     else if (result == MOTET_OK)
         result = HIP(hipGraphAddEventRecordNode, &leaf, c.graph, c.after, c.count,
                 e->event);
@@ -205,7 +187,7 @@ motet_result motet_hip_graph_record(motet_gpu *gpu, const motet_stream_state *st
 }
 
 /* The object owns @p h as soon as it exists. */
-static motet_result give_to_graph(void *graph, motet_gpu_held *h)
+static motet_result give_inside(void *graph, motet_gpu_held *h)
 {
     hipUserObject_t object = NULL;
     motet_result result = HIP(hipUserObjectCreate, &object, h, motet_gpu_held_end, 1,
@@ -223,27 +205,23 @@ static motet_result give_to_graph(void *graph, motet_gpu_held *h)
     return result;
 }
 
-motet_result motet_hip_graph_hold(motet_gpu *gpu, void *graph, void (*release)(void *),
-        void *arg)
+static motet_result give_to_graph(motet_gpu *gpu, void *graph, motet_gpu_held *h)
 {
     motet_hip_scope scope;
-    motet_result result;
-    motet_gpu_held *h;
+    motet_result result = motet_hip_enter(gpu, &scope);
 
-    if (gpu->facts.no_capture[0] != '\0')
-        return motet_fail(MOTET_ERR_DEVICE, "hold memory by a graph: %s",
-                gpu->facts.no_capture);
-    h = motet_gpu_held_new(release, arg);
-    if (h == NULL)
-        return MOTET_ERR_SYSTEM;
-    result = motet_hip_enter(gpu, &scope);
     if (result != MOTET_OK) {
         free(h);
         return result;
     }
-    result = give_to_graph(graph, h);
+    result = give_inside(graph, h);
     motet_hip_leave(&scope);
-    if (result != MOTET_OK)
-        return motet_error_wrap(result, "hold memory by a graph");
-    return MOTET_OK;
+    return result;
+}
+
+motet_result motet_hip_graph_hold(motet_gpu *gpu, void *graph, void (*release)(void *),
+        void *arg)
+{
+    return motet_gpu_hold_by_graph(gpu, &gpu->facts, graph, release, arg,
+            give_to_graph);
 }

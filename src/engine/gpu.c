@@ -170,8 +170,15 @@ motet_result motet_gpu_stream_state(motet_gpu_engine *g, void *stream,
     return MOTET_OK;
 }
 
-/* Enqueue @p launch between what orders it. A failure leaves the peers waiting, so the
- * communicator fails as a whole. */
+motet_result motet_gpu_enqueued(motet_gpu_engine *g, motet_result result)
+{
+    if (result == MOTET_OK || g->unrecorded)
+        return result;
+    return motet_engine_fail(g->engine, result, g->engine->rank,
+            "rank %d cannot enqueue its part: %s", g->engine->rank,
+            motet_error_trail());
+}
+
 motet_result motet_gpu_enqueue(motet_gpu_engine *g, const motet_launch *launch,
         void *stream, const motet_stream_state *state)
 {
@@ -181,11 +188,7 @@ motet_result motet_gpu_enqueue(motet_gpu_engine *g, const motet_launch *launch,
         result = g->link->ops->launch(g->link->gpu, launch, stream);
     if (result == MOTET_OK)
         result = motet_gpu_order_after(g, stream, state);
-    if (result == MOTET_OK || g->unrecorded)
-        return result;
-    return motet_engine_fail(g->engine, result, g->engine->rank,
-            "rank %d cannot enqueue its part: %s", g->engine->rank,
-            motet_error_trail());
+    return motet_gpu_enqueued(g, result);
 }
 
 void motet_gpu_fill_common(const motet_gpu_engine *g, motet_gpu_args *args)

@@ -104,7 +104,14 @@ MOTET_MUST_USE motet_result motet_gpu_order_after(motet_gpu_engine *g, void *str
         const motet_stream_state *state);
 /** What the arguments of all operations have in common; the rest becomes 0. */
 void motet_gpu_fill_common(const motet_gpu_engine *g, motet_gpu_args *args);
-/** Launch on @p stream in this communicator's order; a failure fails the communicator. */
+/**
+ * An operation was enqueued, or @p result says why not: its peers would wait for the rest,
+ * so the communicator fails as a whole. In a proof they have a deadline, and other paths
+ * follow: then @p result it is.
+ */
+MOTET_MUST_USE motet_result motet_gpu_enqueued(motet_gpu_engine *g,
+        motet_result result);
+/** Launch on @p stream in this communicator's order; ends as motet_gpu_enqueued(). */
 MOTET_MUST_USE motet_result motet_gpu_enqueue(motet_gpu_engine *g,
         const motet_launch *launch, void *stream, const motet_stream_state *state);
 /** The number of the next launch; 0 in a capture, whose kernels run any number of times. */

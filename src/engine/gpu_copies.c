@@ -88,17 +88,6 @@ static motet_result fork_lanes(motet_gpu_engine *g, void *stream,
     return MOTET_OK;
 }
 
-/* What was enqueued of an operation leaves its peers waiting for the rest. In a proof they
- * have a deadline, and other paths follow. */
-static motet_result fail(motet_gpu_engine *g, motet_result result)
-{
-    if (result == MOTET_OK || g->unrecorded)
-        return result;
-    return motet_engine_fail(g->engine, result, g->engine->rank,
-            "rank %d cannot enqueue its part: %s", g->engine->rank,
-            motet_error_trail());
-}
-
 motet_result motet_gpu_copies_fork(motet_gpu_engine *g, void *stream,
         const motet_stream_state *state, motet_gpu_lanes *out)
 {
@@ -106,7 +95,7 @@ motet_result motet_gpu_copies_fork(motet_gpu_engine *g, void *stream,
 
     if (result == MOTET_OK)
         result = fork_lanes(g, stream, state, out);
-    return fail(g, result);
+    return motet_gpu_enqueued(g, result);
 }
 
 static motet_result join(motet_gpu_engine *g, const motet_gpu_lanes *l)
@@ -337,14 +326,21 @@ static motet_result fill_slices(collective *c, const place *p)
     return MOTET_OK;
 }
 
+/* The same of a piece. */
+static uint64_t piece_at(const motet_gpu_plan *plan, uint64_t step, uint64_t *bytes_out)
+{
+    uint64_t at = step * plan->step, left = plan->piece - at;
+
+    *bytes_out = left < plan->step ? left : plan->step;
+    return at;
+}
+
 static motet_result fill_pieces(collective *c, const place *p)
 {
     motet_gpu_engine *g = c->g;
     const motet_gpu_plan *plan = c->plan;
-    uint64_t at = p->step * plan->step, bytes = plan->piece - at;
+    uint64_t bytes, at = piece_at(plan, p->step, &bytes);
 
-    if (bytes > plan->step)
-        bytes = plan->step;
     if (plan->for_all)
         return fill_for_all(g, &c->lanes, p->step, c->to, address(c->op->send) + at,
                 bytes);
@@ -434,10 +430,8 @@ static motet_result read_pieces(collective *c, const place *p)
 {
     motet_gpu_engine *g = c->g;
     const motet_gpu_plan *plan = c->plan;
-    uint64_t at = p->step * plan->step, bytes = plan->piece - at;
+    uint64_t bytes, at = piece_at(plan, p->step, &bytes);
 
-    if (bytes > plan->step)
-        bytes = plan->step;
     if (plan->reduce)
         return reduce_step(c, p,
                 address(c->op->send) + (uint64_t)g->link->rank * plan->send_stride + at,
@@ -534,7 +528,7 @@ motet_result motet_gpu_copies_collective(motet_gpu_engine *g, const motet_op *op
 
     if (result == MOTET_OK)
         result = motet_gpu_order_after(g, stream, state);
-    return fail(g, result);
+    return motet_gpu_enqueued(g, result);
 }
 
 /* ---- messages ---- */
@@ -684,5 +678,5 @@ motet_result motet_gpu_copies_messages(motet_gpu_engine *g,
                 lanes->stream);
     if (result == MOTET_OK)
         result = motet_gpu_order_after(g, lanes->stream, state);
-    return fail(g, result);
+    return motet_gpu_enqueued(g, result);
 }

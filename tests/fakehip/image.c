@@ -6,50 +6,14 @@
  */
 #include "hip.h"
 
+#include "codeobj.h"
 #include "pack.h"
 
 #include <elf.h>
 #include <stdio.h>
 #include <string.h>
 
-#define NOTE_METADATA 32 /* NT_AMDGPU_METADATA                                    */
-#define FLAGS_XNACK   0x300u
-#define FLAGS_SRAMECC 0xc00u
-
-/* Names by the low byte of e_flags; LLVM's AMDGPUUsage, "EF_AMDGPU_MACH". */
-static const struct machine {
-    unsigned flag;
-    const char *name;
-} machines[] = {
-    { 0x2c, "gfx900" },
-    { 0x2f, "gfx906" },
-    { 0x30, "gfx908" },
-    { 0x32, "gfx90c" },
-    { 0x33, "gfx1010" },
-    { 0x34, "gfx1011" },
-    { 0x35, "gfx1012" },
-    { 0x36, "gfx1030" },
-    { 0x37, "gfx1031" },
-    { 0x38, "gfx1032" },
-    { 0x39, "gfx1033" },
-    { 0x3d, "gfx1035" },
-    { 0x3e, "gfx1034" },
-    { 0x3f, "gfx90a" },
-    { 0x40, "gfx940" },
-    { 0x41, "gfx1100" },
-    { 0x43, "gfx1150" },
-    { 0x44, "gfx1103" },
-    { 0x45, "gfx1036" },
-    { 0x46, "gfx1101" },
-    { 0x47, "gfx1102" },
-    { 0x48, "gfx1200" },
-    { 0x4a, "gfx1151" },
-    { 0x4b, "gfx941" },
-    { 0x4c, "gfx942" },
-    { 0x4e, "gfx1201" },
-    { 0x4f, "gfx950" },
-    { 0x55, "gfx1152" },
-};
+#define NOTE_METADATA 32 /* NT_AMDGPU_METADATA */
 
 static CUresult wrong(const char *what)
 {
@@ -57,33 +21,26 @@ static CUresult wrong(const char *what)
     return CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* "+", "-" or "" for any: what the image was built for. 0 in the field is the same as any
- * for devices that have no such feature. */
-static const char *built_for(unsigned flags, unsigned field)
-{
-    unsigned value = (flags & field) / (field & -field);
-
-    return value == 2 ? "-" : value == 3 ? "+" : "";
-}
-
 /* Does @p target, "gfx942:sramecc+:xnack-", have the feature as the image wants it? */
-static bool feature_fits(const char *target, const char *name, const char *wanted)
+static bool feature_fits(const char *target, const char *name,
+        enum codeobj_setting wanted)
 {
     const char *at = strstr(target, name);
 
-    return *wanted == '\0' || at == NULL || at[strlen(name)] == *wanted;
+    return wanted < CODEOBJ_OFF || at == NULL ||
+            at[strlen(name)] == (wanted == CODEOBJ_ON ? '+' : '-');
 }
 
-static bool target_fits(const char *target, unsigned flags)
+static bool target_fits(const char *target, uint32_t flags)
 {
     size_t length = strcspn(target, ":");
+    struct codeobj_target built;
 
-    for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++)
-        if (machines[i].flag == (flags & 0xff) && strlen(machines[i].name) == length &&
-                memcmp(machines[i].name, target, length) == 0)
-            return feature_fits(target, ":xnack", built_for(flags, FLAGS_XNACK)) &&
-                    feature_fits(target, ":sramecc", built_for(flags, FLAGS_SRAMECC));
-    return false;
+    codeobj_target_of(flags, 4, &built); /* flags are as since version 4 */
+    return strlen(built.processor) == length &&
+            memcmp(built.processor, target, length) == 0 &&
+            feature_fits(target, ":xnack", built.xnack) &&
+            feature_fits(target, ":sramecc", built.sramecc);
 }
 
 /* Which of the keys we know it is; their number if it is none of them. */

@@ -363,4 +363,29 @@ static inline void test_threads_open_at_once(void **state)
     rig_run(threads_open_at_once, false, 2, NULL);
 }
 
+/* ---- errors ---- */
+
+/* The second launch of a kernel ends the device. @p name: the runtime's for that error */
+static inline int a_broken_device_is_a_sentence(const char *name)
+{
+    motet_gpu_memory memory;
+    motet_gpu *gpu;
+    void *kernel;
+
+    CHECK(ops->open(0, &gpu) == MOTET_OK);
+    CHECK(ops->alloc(gpu, 4096, &memory) == MOTET_OK);
+    kernel = rig_store_kernel(gpu);
+    CHECK(kernel != NULL && ops->health(gpu) == MOTET_OK);
+    CHECK(rig_store(gpu, kernel, memory.address, 1, NULL) == MOTET_OK);
+    CHECK(ops->stream_sync(gpu, NULL) == MOTET_OK);
+    (void)rig_store(gpu, kernel, memory.address, 2, NULL); /* the one that breaks it */
+    CHECK(ops->stream_sync(gpu, NULL) == MOTET_ERR_DEVICE);
+    CHECK(ops->health(gpu) == MOTET_ERR_DEVICE);
+    CHECK_SAID(name);
+    CHECK_SAID("the process must end");
+    CHECK_SAID(ops->facts(gpu)->bus_id);
+    ops->free(gpu, &memory); /* does not hang or fall over */
+    return 0;
+}
+
 #endif

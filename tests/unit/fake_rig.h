@@ -24,6 +24,16 @@
         }                                                                   \
     } while (0)
 
+/* The same if @p call does not return @p wanted, an error of the runtime. */
+#define IS(wanted, call)                                                           \
+    do {                                                                           \
+        int got_ = (int)(call);                                                    \
+        if (got_ != (int)(wanted)) {                                               \
+            fprintf(stderr, "%s:%d: %s is %d\n", __FILE__, __LINE__, #call, got_); \
+            return 1;                                                              \
+        }                                                                          \
+    } while (0)
+
 typedef struct rig_case {
     const char *name;
     int (*run)(const void *);

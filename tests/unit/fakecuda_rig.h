@@ -6,16 +6,6 @@
 #include "fake_rig.h"
 #include "../fakecuda/fakecuda.h"
 
-#define IS(wanted, call)                                                    \
-    do {                                                                    \
-        CUresult got_ = (call);                                             \
-        if (got_ != (wanted)) {                                             \
-            fprintf(stderr, "%s:%d: %s is %d\n", __FILE__, __LINE__, #call, \
-                    (int)got_);                                             \
-            return 1;                                                       \
-        }                                                                   \
-    } while (0)
-
 #define OK(call) IS(CUDA_SUCCESS, call)
 
 static const char rig_ptx[] =

@@ -9,16 +9,6 @@
 
 #include <fcntl.h>
 
-#define IS(wanted, call)                                                    \
-    do {                                                                    \
-        hipError_t got_ = (call);                                           \
-        if (got_ != (wanted)) {                                             \
-            fprintf(stderr, "%s:%d: %s is %d\n", __FILE__, __LINE__, #call, \
-                    (int)got_);                                             \
-            return 1;                                                       \
-        }                                                                   \
-    } while (0)
-
 #define OK(call) IS(hipSuccess, call)
 
 static const rig_kernel rig_all_kernels[] = {

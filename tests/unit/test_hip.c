@@ -435,24 +435,7 @@ static void test_a_refusal_shows_behind_one_of_the_applications(void **state)
 
 static int a_lost_card_is_a_sentence(void)
 {
-    motet_gpu_memory memory;
-    motet_gpu *gpu;
-    void *kernel;
-
-    CHECK(ops->open(0, &gpu) == MOTET_OK);
-    CHECK(ops->alloc(gpu, 4096, &memory) == MOTET_OK);
-    kernel = rig_store_kernel(gpu);
-    CHECK(kernel != NULL && ops->health(gpu) == MOTET_OK);
-    CHECK(rig_store(gpu, kernel, memory.address, 1, NULL) == MOTET_OK);
-    CHECK(ops->stream_sync(gpu, NULL) == MOTET_OK);
-    (void)rig_store(gpu, kernel, memory.address, 2, NULL); /* the one that ends it */
-    CHECK(ops->stream_sync(gpu, NULL) == MOTET_ERR_DEVICE);
-    CHECK(ops->health(gpu) == MOTET_ERR_DEVICE);
-    CHECK_SAID("hipErrorLaunchFailure");
-    CHECK_SAID("the process must end");
-    CHECK_SAID(ops->facts(gpu)->bus_id);
-    ops->free(gpu, &memory); /* does not hang or fall over */
-    return 0;
+    return a_broken_device_is_a_sentence("hipErrorLaunchFailure");
 }
 
 static void test_a_lost_card_is_a_sentence(void **state)
