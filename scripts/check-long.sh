@@ -20,7 +20,7 @@ long() {
     ctest --test-dir build/dev -L long -V --no-tests=error
     if have clang-19; then
         printf 'each fuzzer runs for %s s\n' "$fuzz_seconds"
-        build_preset fuzz -DMOTET_FUZZ_SECONDS="$fuzz_seconds"
+        build_preset fuzz -DMOTET_FUZZ_SECONDS="$fuzz_seconds" -DMOTET_FUZZ_SEED=0
         ctest --test-dir build/fuzz -L fuzz --output-on-failure --no-tests=error --parallel "$(cores)"
     else
         say "SKIPPED the fuzzers: clang-19 is not installed"

@@ -21,7 +21,7 @@ stage_lint() {
     run_tests build/dev -L lint
 }
 
-# Ten seconds of each fuzzer, from the seeds in the tree.
+# Ten seconds of each fuzzer, from the inputs in the tree, with the same random numbers each time.
 stage_fuzz() {
     have clang-19 || {
         skipped+=("fuzz: clang-19 is not installed")

@@ -37,7 +37,9 @@ bool motet_hip_gfx_parse(const char *text, unsigned *version_out)
     unsigned major, minor, step;
     int end = 0;
 
-    if (sscanf(text, "%2u.%2u.%2u%n", &major, &minor, &step, &end) != 3 ||
+    /* sscanf takes blanks and signs in front of a number */
+    if (text[strspn(text, "0123456789.")] != '\0' ||
+            sscanf(text, "%2u.%2u.%2u%n", &major, &minor, &step, &end) != 3 ||
             text[end] != '\0')
         return false;
     *version_out = major * 10000 + minor * 100 + step;

@@ -157,7 +157,7 @@ static void test_architectures_are_named(void **state)
     } cases[] = { { 110000, "gfx1100" }, { 90402, "gfx942" }, { 90010, "gfx90a" },
         { 120001, "gfx1201" }, { 100302, "gfx1032" }, { 90006, "gfx906" } };
     static const char *const wrong[] = { "", "11", "11.0", "11.0.0.0", "11.0.0x",
-        "gfx1100", "11,0,0" };
+        "gfx1100", "11,0,0", "-8.0.0", "8.-1.0", " 8.0.0", "8. 0.0" };
     unsigned version = 7;
     char name[16];
 
