@@ -25,6 +25,7 @@ act_collectives | every collective, values checked and timed
 act_program     | a program written for NCCL, started by motet run
 act_killed      | one rank is killed with -9, the others name it
 act_status      | motet status tells afterwards who was where
+act_doctor      | motet doctor reads what a Proxmox user pasted, and names the line to change
 act_gpu         | 2 ranks on NVIDIA GPUs exchange real data, every value is checked
 act_radeons     | 2 stand-in Radeons without AtomicOps: one library refused, motet not
 '
@@ -75,6 +76,17 @@ act_status() {
     cat "$output"
     expect "the status of motet status" 1 "$status" &&
         expect "whether it names rank 1" yes "$(grep -q 'rank 1' "$output" && echo yes)"
+}
+
+# Status 1: the doctor found what is wrong, here a card that is passed with all its functions.
+act_doctor() {
+    local status=0
+
+    play "$motet" doctor --read tests/cases/proxmox-whole-slot/[!e]* >"$output" || status=$?
+    cat "$output"
+    expect "the status of motet doctor" 1 "$status" &&
+        expect "whether it names the cause" yes \
+            "$(grep -q 'error  ATOMICS_VM_MULTIFUNCTION' "$output" && echo yes)"
 }
 
 # On one GPU the ranks are threads: those of two processes would take turns on it.

@@ -22,6 +22,7 @@ demo  check bench | cmd clang-19                  | clang-19                    
 demo  check bench | cmd ld.lld-19                 | lld-19                          | lld                     | lld                    | lld_19
 demo  check bench | cmd llvm-objdump-19           | llvm-19                         | llvm                    | llvm                   | llvm_19
 demo  check bench | archive libzstd.a             | libzstd-dev                     | libzstd-static          | -                      | zstd.dev
+demo  check       | file /usr/include/libxml2/libxml/tree.h | libxml2-dev                     | libxml2-devel           | libxml2                | libxml2.dev
 check             | file /usr/include/gelf.h      | libelf-dev                      | elfutils-libelf-devel   | libelf                 | elfutils.dev
 check             | file /usr/include/msgpack.h   | libmsgpack-dev                  | msgpack-devel           | msgpack-c              | msgpack-c
 check             | file /usr/lib/*/libamdhip64.so.5 | libamdhip64-5                | rocm-hip                | hip-runtime-amd        | rocmPackages.clr

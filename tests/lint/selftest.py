@@ -15,6 +15,11 @@ ROW = 'PARAM(A, "MOTET_A", NULL, UINT, 1, 0, 9, "", NULL, "s",\n    "What it is.
 PAGE = (
     "<!-- from param.def -->\n<!-- end -->\n"
 )
+CODE = {
+    "tools/doctor/codes.def": '#include "codes_x.def"\n',
+    "tools/doctor/codes_x.def": 'DR_ROW(A_CODE, DR_OK, f, "m.", "w.", DR_LIST("f."),\n'
+                                '    DR_NOTHING, DR_NOTHING, DR_LIST("s"))\n',
+}
 WAIVER = "length src/base/a.c f it is a table in disguise\n"
 
 # (lint, files, words that must be printed; None: the lint must be content)
@@ -80,6 +85,11 @@ CASES = [
     ("docs", {"src/exports/nccl.list": "ncclA\n", "include/nccl.h": "int x;\n\nint ncclA(void);\n"},
      "include/nccl.h:3: ncclA has no comment"),
     ("docs", {"src/base/error.h": "    MOTET_ERR_A = 1,\n"}, "MOTET_ERR_A is not explained"),
+    ("doctor", {"README.md": ""}, None),
+    ("doctor", CODE, "docs/doctor/A_CODE.md:1: differs"),
+    ("doctor", CODE, "docs/doctor/README.md:1: lacks the lines"),
+    ("doctor", {**CODE, "docs/doctor/OLD.md": ""}, "docs/doctor/OLD.md:1: there is no code OLD"),
+    ("doctor", {**CODE, "tools/doctor/codes_x.def": "DR_ROW(A_CODE, DR_OK)\n"}, "A_CODE has 2 parts"),
     ("docs", {"tools/motet/main.c": '    { "run", motet_cmd_run, "x" },\n'}, "has no man/motet-run.1"),
     ("docs", {"tools/motet/main.c": '    { "run", motet_cmd_run, "x" },\n', "man/motet-run.1": "",
               "man/motet.1": "motet run\n", "man/motet-walk.1": ""}, "there is no subcommand 'walk'"),

@@ -16,6 +16,8 @@ enum {
 };
 
 int cmd_bench(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_hostcall(int argc, char **argv);
 int cmd_kernels(int argc, char **argv);
 int cmd_params(int argc, char **argv);
 int cmd_run(int argc, char **argv);

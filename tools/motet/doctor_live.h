@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `motet doctor` does on the machine itself. */
+#ifndef MOTET_TOOLS_DOCTOR_LIVE_H
+#define MOTET_TOOLS_DOCTOR_LIVE_H
+
+#include "doctor.h"
+
+/** Look at this machine and give what is found to the readers; @p for_a_guest: VFIO may
+ *  open a GPU that waits for a guest. */
+void doctor_live(struct doctor *d, bool for_a_guest);
+
+/** What there is, in a few lines: kernel, board, GPUs, network. */
+void doctor_live_summary(const struct doctor *d, FILE *out);
+
+/** Look at this machine and write an archive, "-" to standard output; the exit status. */
+int doctor_live_collect(struct doctor *d, const char *path, bool keep_names);
+
+#endif
