@@ -4,6 +4,7 @@
 #include "access.h"
 #include "join.h"
 #include "rules.h"
+#include "judged.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,15 +17,6 @@
 #include <cmocka.h>
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
-
-static struct doctor *judged(const char *text)
-{
-    struct doctor *d = doctor_new();
-
-    doctor_add(d, "s.txt", text, strlen(text));
-    doctor_judge(d);
-    return d;
-}
 
 /* DR_NUM_CODES: none of this family's. */
 static const struct vector {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What differs between two captures. */
 #include "diff.h"
+#include "judged.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,15 +11,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static struct doctor *judged(const char *text)
-{
-    struct doctor *d = doctor_new();
-
-    doctor_add(d, "a.txt", text, strlen(text));
-    doctor_judge(d);
-    return d;
-}
 
 static void test_facts_differ_and_moved_lines_do_not(void **state)
 {

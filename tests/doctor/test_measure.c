@@ -2,6 +2,7 @@
 /* Tables of rates, matrices, tests of peer access: what must be found, and what must not. */
 #include "facts.h"
 #include "measure.h"
+#include "judged.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,15 +16,6 @@
 #include <cmocka.h>
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
-
-static struct doctor *judged(const char *text)
-{
-    struct doctor *d = doctor_new();
-
-    doctor_add(d, "text.txt", text, strlen(text));
-    doctor_judge(d);
-    return d;
-}
 
 /* ---- tables that are made here ---- */
 

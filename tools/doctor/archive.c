@@ -68,7 +68,8 @@ static bool number(const char *field, size_t bytes, uint64_t *out)
     return i == bytes || field[i] == 0 || field[i] == ' ';
 }
 
-bool dr_is_tar(const char *bytes, size_t count)
+/* Whether @p bytes begin as a tar archive does. */
+static bool is_tar(const char *bytes, size_t count)
 {
     struct header h;
     uint64_t sum;
@@ -300,7 +301,7 @@ bool dr_add_file(struct doctor *d, const char *name, FILE *in)
         doctor_unread(d, name, "%s", why);
         return true;
     }
-    if (dr_is_tar(dr_unpack_peek(u), dr_unpack_peeked(u)))
+    if (is_tar(dr_unpack_peek(u), dr_unpack_peeked(u)))
         add_tar(d, name, dr_unpack_stream(u));
     else
         ok = doctor_add_stream(d, name, dr_unpack_stream(u));

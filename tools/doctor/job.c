@@ -78,7 +78,8 @@ static const char *assigned(const struct dr_line *line, const char *name,
     return NULL;
 }
 
-const char *dr_variable_at(struct doctor *d, uint32_t line, const char *name)
+/* The value that this line gives to a variable, or NULL. */
+static const char *variable_at(struct doctor *d, uint32_t line, const char *name)
 {
     const struct dr_line *l = &d->lines[line];
     const uint32_t log = d->job->log_of[line];
@@ -110,7 +111,7 @@ const char *dr_interface_at(struct doctor *d, uint32_t line)
     if (!dr_has(d->lines[line].text, "_IFNAME"))
         return NULL;
     for (size_t i = 0; i < sizeof(name_variables) / sizeof(*name_variables); i++) {
-        const char *value = dr_variable_at(d, line, name_variables[i]);
+        const char *value = variable_at(d, line, name_variables[i]);
 
         if (value != NULL && value[0] != 0)
             return value;
@@ -128,7 +129,7 @@ const char *dr_variable(struct doctor *d, const char *name, uint32_t *line)
     for (int pass = 0; pass < 2; pass++) /* what the library says it read, first */
         for (uint32_t i = 0; i < d->num_lines; i++) {
             const char *value = (d->job->log_of[i] != DR_NONE) == (pass == 0)
-                    ? dr_variable_at(d, i, name)
+                    ? variable_at(d, i, name)
                     : NULL;
 
             if (value == NULL)

@@ -190,9 +190,6 @@ const char *dr_after_prefix(const char *text);
 void dr_read_hosts(struct doctor *d);
 
 /* ---- job.c ---- */
-/** The value that this line gives to a variable, or NULL. */
-const char *dr_variable_at(struct doctor *d, uint32_t line, const char *name);
-
 /** The interface that a variable on this line asks for, or NULL. */
 const char *dr_interface_at(struct doctor *d, uint32_t line);
 /** The host that uses it, "" if nobody says. */
@@ -221,9 +218,6 @@ const char *dr_host_with(const struct doctor *d, const char *address);
 
 /* ---- net_reach.c ---- */
 void dr_read_reaches(struct doctor *d);
-/** Whether the line says that a dial ended, of whom, and how. */
-bool dr_reach_line(struct doctor *d, uint32_t line, struct dr_reach *out);
-
 /* ---- net_address.c ---- */
 bool dr_is_address(const char *text, size_t length);
 bool dr_is_loopback(const char *address);

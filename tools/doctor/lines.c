@@ -50,7 +50,8 @@ static const char *after_return(const char *text, size_t *length)
     return last + 1;
 }
 
-size_t dr_utf8(const char *text, size_t left, uint32_t *point)
+/* Length of the UTF-8 character at @p text, of which @p left bytes are there; 0: none. */
+static size_t utf8(const char *text, size_t left, uint32_t *point)
 {
     static const uint32_t least[] = { 0, 0x80, 0x800, 0x10000 };
     const unsigned char *s = (const unsigned char *)text;
@@ -108,7 +109,7 @@ size_t dr_clean(const char *text, size_t length, char *out, size_t size, bool *c
             used += step = plain;
             continue;
         }
-        step = dr_utf8(text + i, length - i, &point);
+        step = utf8(text + i, length - i, &point);
         if (used + step + 2 > size) {
             *cut = true;
             break;

@@ -6,9 +6,6 @@
 #include "doctor.h"
 #include "scan.h"
 
-/** Length of the UTF-8 character at @p text, of which @p left bytes are there; 0: none. */
-size_t dr_utf8(const char *text, size_t left, uint32_t *point);
-
 /** One line as UTF-8, without escapes, control characters and trailing blanks; bytes
  *  written, without the NUL. @p cut: it did not fit. */
 size_t dr_clean(const char *text, size_t length, char *out, size_t size, bool *cut);

@@ -79,7 +79,7 @@ enum dr_matrix_kind {
 
 struct dr_matrix {
     enum dr_matrix_kind kind;
-    uint32_t machine, line_title, line_columns;
+    uint32_t machine, line_columns;
     uint32_t size;          /* devices, named by the columns                        */
     struct dr_span *names;  /* [size]                                               */
     struct dr_span **cells; /* [size] rows of [size], NULL where the text has none  */
@@ -178,7 +178,5 @@ bool dr_is_complete(const struct dr_matrix *m);
 
 /** No GPU of this machine may reach another; *line gets where that is said. */
 bool dr_no_peer_access(const struct doctor *d, uint32_t machine, uint32_t *line);
-/** A peer matrix of the driver: `nvidia-smi topo -p2p` for reads or writes. */
-bool dr_is_peer_matrix(const struct doctor *d, const struct dr_matrix *m);
 
 #endif

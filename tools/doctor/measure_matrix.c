@@ -144,7 +144,6 @@ static void begin(struct reading *r, uint32_t line, const struct dr_span *names,
         title = d->lines[r->title].text;
     x->machine = d->lines[line].machine;
     x->line_columns = line;
-    x->line_title = title[0] != 0 ? r->title : DR_NONE;
     x->kind = cpu ? DR_MATRIX_OTHER : kind_of_title(title);
     x->peer = dr_has(title, "P2P=Enabled")  ? DR_SWITCH_ON
             : dr_has(title, "P2P=Disabled") ? DR_SWITCH_OFF

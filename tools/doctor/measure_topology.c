@@ -124,7 +124,6 @@ static void end_file(struct doctor *d, struct file *f, uint32_t line)
     x = DR_PUSH(d, m->matrices, m->num_matrices, m->room_matrices);
     x->kind = DR_MATRIX_LINKS;
     x->machine = d->lines[line].machine;
-    x->line_title = DR_NONE;
     x->line_columns = f->lines[0];
     x->size = f->num_gpus;
     x->names = dr_alloc(d, x->size * sizeof(*x->names));

@@ -146,7 +146,8 @@ static bool names_a_dial(const char *text)
     return false;
 }
 
-bool dr_reach_line(struct doctor *d, uint32_t line, struct dr_reach *out)
+/* Whether the line says that a dial ended, of whom, and how. */
+static bool reach_line(struct doctor *d, uint32_t line, struct dr_reach *out)
 {
     const char *text = d->lines[line].text;
     struct dr_span got[4];
@@ -367,7 +368,7 @@ void dr_read_reaches(struct doctor *d)
     for (uint32_t i = 0; i < d->num_lines; i++) {
         if (d->lines[i].flags & (DR_COMMAND | DR_REMARK))
             continue;
-        if (dr_reach_line(d, i, &r))
+        if (reach_line(d, i, &r))
             add_reach(d, &r);
         else if (d->job->log_of[i] == DR_NONE) {
             read_ping(d, i, &p);

@@ -60,7 +60,6 @@ struct dr_pci_device {
             line_link_sta, line_acs, line_driver, line_slot;
     signed char hip_atomics; /* hostNativeAtomicSupported: 0, 1, -1                 */
     bool logged;             /* the kernel log shows amdgpu at work on it            */
-    bool has_hex;            /* configuration space beyond its header was read       */
     uint32_t line_hip, line_denied;
     uint32_t line_refused_by_log; /* "PCIE atomic ops is not supported", DR_NONE     */
 };

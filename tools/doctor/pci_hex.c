@@ -151,7 +151,6 @@ void dr_pci_hex_end(struct dr_pci_reading *r)
             p->line_bus = r->config_line;
         }
         if (r->config_bytes > HEADER_END) {
-            p->has_hex = true;
             decode_standard(r, p);
             decode_extended(r, p);
         } else if (!dr_scan(dr_command(r->d, r->config_line), "lspci -x%>", NULL) &&

@@ -152,7 +152,4 @@ const char *dr_free_slots(struct doctor *d, uint32_t machine);
 /** P2P_IOMMU_TRANSLATED and _OK; after the peer tests, whose findings they ask for. */
 void dr_rule_domains(struct doctor *d);
 
-/** Whether a redirecting bridge lies between two cards of @p machine. */
-bool dr_acs_redirects(const struct doctor *d, uint32_t machine);
-
 #endif

@@ -84,7 +84,8 @@ static uint32_t bridges_between(const struct doctor *d, uint32_t machine, uint32
 
 #define BRIDGES_MAX 256
 
-bool dr_acs_redirects(const struct doctor *d, uint32_t machine)
+/* Whether a redirecting bridge lies between two cards of @p machine. */
+static bool acs_redirects(const struct doctor *d, uint32_t machine)
 {
     uint32_t bridges[BRIDGES_MAX];
     bool complete;
@@ -297,7 +298,7 @@ static bool is_hurt(struct doctor *d, uint32_t machine, uint32_t *line)
 
     if (f == NULL)
         f = dr_finding_of(d, DR_P2P_GRANTED_BUT_BROKEN);
-    if (f == NULL && dr_acs_redirects(d, machine))
+    if (f == NULL && acs_redirects(d, machine))
         f = dr_finding_of(d, DR_ACS_REDIRECT);
     if (f != NULL && f->because.count > 0) {
         *line = f->because.lines[0];

@@ -15,7 +15,8 @@
 
 /* ---- what the driver grants ---- */
 
-bool dr_is_peer_matrix(const struct doctor *d, const struct dr_matrix *m)
+/* `nvidia-smi topo -p2p` for reads or writes. */
+static bool is_peer_matrix(const struct doctor *d, const struct dr_matrix *m)
 {
     const char *typed = dr_command(d, m->line_columns);
     const char *at = strstr(typed, "-p2p");
@@ -68,7 +69,7 @@ bool dr_no_peer_access(const struct doctor *d, uint32_t machine, uint32_t *line)
     for (uint32_t i = 0; i < d->measure->num_matrices; i++) {
         const struct dr_matrix *m = &d->measure->matrices[i];
 
-        if (m->machine != machine || !dr_is_peer_matrix(d, m))
+        if (m->machine != machine || !is_peer_matrix(d, m))
             continue;
         for (uint32_t k = 0; k < m->size * m->size; k++) {
             const struct dr_span cell = dr_cell(m, k / m->size, k % m->size);
@@ -165,7 +166,7 @@ static uint32_t granted(const struct doctor *d, const struct dr_pair_test *broke
         const uint32_t from = (uint32_t)broken->from, to = (uint32_t)broken->to;
         const bool named = broken->from >= 0 && from < m->size && to < m->size;
 
-        if (m->machine != broken->machine || !dr_is_peer_matrix(d, m))
+        if (m->machine != broken->machine || !is_peer_matrix(d, m))
             continue;
         for (uint32_t k = 0; k < m->size * m->size; k++) {
             const uint32_t row = k / m->size, column = k % m->size;
@@ -379,7 +380,7 @@ void dr_rule_peer_tests(struct doctor *d)
     for (uint32_t i = 0; i < d->measure->num_matrices; i++) {
         const struct dr_matrix *m = &d->measure->matrices[i];
 
-        if (dr_is_peer_matrix(d, m))
+        if (is_peer_matrix(d, m))
             refused_by_matrix(d, m);
         else if (m->kind == DR_MATRIX_CHECK)
             broken_matrix(d, m);

@@ -51,40 +51,36 @@ static void stop_and_start(struct doctor *d, struct dr_finding *f)
             "process.");
 }
 
-static void multifunction(struct doctor *d, const struct dr_vm_device *device)
-{
-    struct dr_finding *f =
-            dr_found(d, DR_ATOMICS_VM_MULTIFUNCTION, "%s", subject_of(d, device));
-
-    dr_say(d, f,
-            "%s passes %s as a multifunction device (%s), so QEMU leaves the completer "
-            "bits of its root port clear and the guest gets no AtomicOps.",
-            vm_name(d, device->definition), host_of(d, device), device->why);
-    dr_because(d, f, device->line);
-    dr_because(d, f, device->line_why);
-    write_instead(d, f, device);
-    dr_fix(d, f,
+/* What a definition does wrong with a card: "VM 104 VERB card 0b:00 HOW (why), so EFFECT." */
+static const struct fault {
+    unsigned bit;
+    enum dr_code code;
+    const char *verb, *how, *effect, *fix;
+} faults[] = {
+    { DR_VM_MULTIFUNCTION, DR_ATOMICS_VM_MULTIFUNCTION, "passes",
+            "as a multifunction device",
+            "QEMU leaves the completer bits of its root port clear and the guest gets "
+            "no AtomicOps",
             "The HDMI audio function is then not passed. As an entry of its own, on a "
-            "root port of its own, it is possible and untested.");
-    stop_and_start(d, f);
-}
+            "root port of its own, it is possible and untested." },
+    { DR_VM_NO_ROOT_PORT, DR_ATOMICS_VM_NO_ROOT_PORT, "does not put",
+            "as function 0 directly below an emulated root port",
+            "nobody in the guest completes AtomicOps",
+            "Each card needs a root port of its own. An emulated switch that cards "
+            "share, for peer access, costs atomics: one or the other." },
+};
 
-static void no_root_port(struct doctor *d, const struct dr_vm_device *device)
+static void say_fault(struct doctor *d, const struct dr_vm_device *device,
+        const struct fault *fault)
 {
-    struct dr_finding *f =
-            dr_found(d, DR_ATOMICS_VM_NO_ROOT_PORT, "%s", subject_of(d, device));
+    struct dr_finding *f = dr_found(d, fault->code, "%s", subject_of(d, device));
 
-    dr_say(d, f,
-            "%s does not put %s as function 0 directly below an emulated root port "
-            "(%s), "
-            "so nobody in the guest completes AtomicOps.",
-            vm_name(d, device->definition), host_of(d, device), device->why);
+    dr_say(d, f, "%s %s %s %s (%s), so %s.", vm_name(d, device->definition),
+            fault->verb, host_of(d, device), fault->how, device->why, fault->effect);
     dr_because(d, f, device->line);
     dr_because(d, f, device->line_why);
     write_instead(d, f, device);
-    dr_fix(d, f,
-            "Each card needs a root port of its own. An emulated switch that cards "
-            "share, for peer access, costs atomics: one or the other.");
+    dr_fix(d, f, "%s", fault->fix);
     stop_and_start(d, f);
 }
 
@@ -287,10 +283,9 @@ void dr_rule_vm(struct doctor *d)
 
         if (!is_gpu(d, device))
             continue;
-        if (device->fault & DR_VM_MULTIFUNCTION)
-            multifunction(d, device);
-        if (device->fault & DR_VM_NO_ROOT_PORT)
-            no_root_port(d, device);
+        for (size_t k = 0; k < sizeof(faults) / sizeof(*faults); k++)
+            if (device->fault & faults[k].bit)
+                say_fault(d, device, &faults[k]);
         too_old(d, device);
         undecided(d, device);
         any = any || (device->fault & ~(unsigned)DR_VM_UNDECIDED) != 0;

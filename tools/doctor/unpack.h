@@ -22,7 +22,4 @@ FILE *dr_unpack_stream(struct dr_unpack *u);
 /** False and the reason if it was damaged, or larger than anything is looked at. */
 bool dr_unpack_end(struct dr_unpack *u, char *why, size_t why_bytes);
 
-/** Whether @p bytes begin as a tar archive does. */
-bool dr_is_tar(const char *bytes, size_t count);
-
 #endif

@@ -310,7 +310,8 @@ static void read_vfio(struct doctor *d, uint32_t line)
     dr_known(d, line);
 }
 
-uint32_t dr_vm_host_device(const struct doctor *d, const char *bdf)
+/* The record of a passed device on its host, DR_NONE: not in the text. */
+static uint32_t vm_host_device(const struct doctor *d, const char *bdf)
 {
     uint32_t found = DR_NONE;
 
@@ -333,13 +334,13 @@ enum dr_answer dr_vm_host_path(const struct doctor *d, const char *bdf, uint32_t
             *line = vm->vfio[i].line;
             return (vm->vfio[i].widths & 3) == 3 ? DR_YES : DR_NO;
         }
-    device = dr_vm_host_device(d, bdf);
+    device = vm_host_device(d, bdf);
     return device != DR_NONE ? dr_gpu_atomics(d, device, line) : DR_UNSURE;
 }
 
 bool dr_vm_is_other(const struct doctor *d, const struct dr_vm_device *device)
 {
-    const uint32_t index = dr_vm_host_device(d, device->bdf);
+    const uint32_t index = vm_host_device(d, device->bdf);
     const struct dr_pci_device *p;
 
     if (index == DR_NONE)

@@ -83,8 +83,6 @@ const struct dr_vm_version *dr_vm_version_of(const struct doctor *d,
 bool dr_vm_too_old(const struct dr_vm_version *version);
 /** What VFIO says of the host's path to @p bdf. */
 enum dr_answer dr_vm_host_path(const struct doctor *d, const char *bdf, uint32_t *line);
-/** The record of a passed device on its host, DR_NONE: not in the text. */
-uint32_t dr_vm_host_device(const struct doctor *d, const char *bdf);
 /** Whether a passed device is known to be something that needs no AtomicOps. */
 bool dr_vm_is_other(const struct doctor *d, const struct dr_vm_device *device);
 
