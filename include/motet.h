@@ -140,6 +140,36 @@ ncclResult_t motet_stream_wait(MOTET_STREAM_T stream, MOTET_STREAM_T other);
 ncclResult_t motet_stream_launch(MOTET_STREAM_T stream, void (*fn)(void *arg),
         void *arg);
 
+/* ------------------------------------------------------- finding a library */
+
+/** What motet_lib_open() found. Begin with the initializer. */
+typedef struct motet_lib_info_t {
+    size_t size;           /**< set by the initializer */
+    void *handle;          /**< for dlsym(), the caller's to dlclose(); NULL: none */
+    int version;           /**< what its ncclGetVersion() says, 0 if it does not */
+    char path[1024];       /**< of the file, "" if there is none */
+    char sentence[1024];   /**< which and why, or why none and the way out */
+    char candidates[8192]; /**< every copy with its answer, a line each; may be cut */
+} motet_lib_info_t;
+
+/** Start value of every motet_lib_info_t. */
+#define MOTET_LIB_INFO_INITIALIZER \
+    { sizeof(motet_lib_info_t), 0, 0, { 0 }, { 0 }, { 0 } }
+
+/**
+ * Find and open the RCCL or NCCL of this machine, by the rules of docs/find.md, for a
+ * program that must also run where there is none. That none is there, or that the one
+ * that decides cannot be used, is an answer, not an error: the handle is then NULL.
+ * Constructors of what is opened run in this process.
+ * @param library "rccl" or "nccl"
+ * @param client  who asks, for variables of its own ("hipfire": HIPFIRE_RCCL_LIB), as
+ *                `motet lib --for` spells it; NULL: nobody in particular
+ * @param info    its `size` says how much of it the caller knows; the rest is not written
+ * @retval ncclInvalidArgument no such library or client, or @p info is NULL or has no size
+ */
+ncclResult_t motet_lib_open(const char *library, const char *client,
+        motet_lib_info_t *info);
+
 /* ------------------------------------------------------------------ library */
 
 /** Version of the library, "0.1.0"; fixed, never NULL. */

@@ -26,6 +26,7 @@ act_program     | a program written for NCCL, started by motet run
 act_killed      | one rank is killed with -9, the others name it
 act_status      | motet status tells afterwards who was where
 act_doctor      | motet doctor reads what a Proxmox user pasted, and names the line to change
+act_hostcall    | motet hostcall: kernels that declare a hostcall, in another library and in ours
 act_gpu         | 2 ranks on NVIDIA GPUs exchange real data, every value is checked
 act_radeons     | 2 stand-in Radeons without AtomicOps: one library refused, motet not
 '
@@ -87,6 +88,25 @@ act_doctor() {
     expect "the status of motet doctor" 1 "$status" &&
         expect "whether it names the cause" yes \
             "$(grep -q 'error  ATOMICS_VM_MULTIFUNCTION' "$output" && echo yes)"
+}
+
+# Status 1: a kernel declares one. Then every kernel of ours, and none does.
+act_hostcall() {
+    local status=0 offender=build/release/tests/fakehip/libdeclares_hostcall.so
+
+    [ -e "$offender" ] || {
+        echo "    skipped: needs clang 19 and lld 19"
+        return 77
+    }
+    ! "$motet" version -v | grep -E "^optional libraries +none" >/dev/null || {
+        echo "    skipped: needs libelf and msgpack-c"
+        return 77
+    }
+    play "$motet" hostcall "$offender" >"$output" || status=$?
+    cat "$output"
+    expect "the status of motet hostcall with that library" 1 "$status" &&
+        expect "whether it names the kernel" yes "$(grep -q planted_hostcall "$output" && echo yes)" &&
+        play "$motet" hostcall build/release/src/exports/librccl.so.1
 }
 
 # On one GPU the ranks are threads: those of two processes would take turns on it.

@@ -23,10 +23,11 @@ demo  check bench | cmd ld.lld-19                 | lld-19                      
 demo  check bench | cmd llvm-objdump-19           | llvm-19                         | llvm                    | llvm                   | llvm_19
 demo  check bench | archive libzstd.a             | libzstd-dev                     | libzstd-static          | -                      | zstd.dev
 demo  check       | file /usr/include/libxml2/libxml/tree.h | libxml2-dev                     | libxml2-devel           | libxml2                | libxml2.dev
-check             | file /usr/include/gelf.h      | libelf-dev                      | elfutils-libelf-devel   | libelf                 | elfutils.dev
-check             | file /usr/include/msgpack.h   | libmsgpack-dev                  | msgpack-devel           | msgpack-c              | msgpack-c
+demo  check       | file /usr/include/gelf.h      | libelf-dev                      | elfutils-libelf-devel   | libelf                 | elfutils.dev
+demo  check       | file /usr/include/msgpack.h   | libmsgpack-dev                  | msgpack-devel           | msgpack-c              | msgpack-c
 check             | file /usr/lib/*/libamdhip64.so.5 | libamdhip64-5                | rocm-hip                | hip-runtime-amd        | rocmPackages.clr
 check             | file /usr/include/hip/hip_runtime_api.h | libamdhip64-dev       | rocm-hip-devel          | hip-runtime-amd        | rocmPackages.clr
+check             | file /usr/lib/*/librocrand.so.1 | librocrand1   | rocrand                 | rocrand                | rocmPackages.rocrand
 check             | cmd git                       | git                             | git                     | git                    | git
 check bench       | cmd c++                       | g++                             | gcc-c++                 | gcc                    | gcc
 check bench       | cmd python3                   | python3                         | python3                 | python                 | python3

@@ -24,6 +24,14 @@ MOTET_MUST_USE motet_result motet_api_comm_ready(const char *call, ncclComm_t co
 /** motet_api_report(), and the sentence is kept by @p comm too, if it is live. */
 ncclResult_t motet_api_report_comm(ncclComm_t comm, motet_result result);
 
+/* ---- structures that begin with their size (queries.c) ---- */
+
+/** Check what @p call is to fill: not NULL, and initialized. */
+MOTET_MUST_USE motet_result motet_api_check_size(const char *call, const void *info);
+
+/** Copy as much of an answer as the caller's structure has room for; `size` stays his. */
+void motet_api_answer(void *to, const void *from, size_t own_size);
+
 /* ---- the thread's group (group.c) ---- */
 
 typedef enum motet_job_kind {

@@ -104,8 +104,7 @@ MOTET_API ncclResult_t motet_comm_set_timeout(ncclComm_t comm, unsigned int seco
     return motet_api_report_comm(comm, result);
 }
 
-/* Copy as much of an answer as the caller's structure has room for; `size` stays his. */
-static void answer(void *to, const void *from, size_t own_size)
+void motet_api_answer(void *to, const void *from, size_t own_size)
 {
     size_t size;
 
@@ -115,7 +114,7 @@ static void answer(void *to, const void *from, size_t own_size)
             size - sizeof(size));
 }
 
-static motet_result check_size(const char *call, const void *info)
+motet_result motet_api_check_size(const char *call, const void *info)
 {
     size_t size = 0;
 
@@ -135,7 +134,7 @@ MOTET_API ncclResult_t motet_comm_query(ncclComm_t comm, motet_comm_info_t *info
     motet_result result = motet_api_comm("motet_comm_query", comm);
 
     if (result == MOTET_OK)
-        result = check_size("motet_comm_query", info);
+        result = motet_api_check_size("motet_comm_query", info);
     if (result == MOTET_OK)
         result = await_start(c);
     if (result != MOTET_OK)
@@ -151,7 +150,7 @@ MOTET_API ncclResult_t motet_comm_query(ncclComm_t comm, motet_comm_info_t *info
     snprintf(own.path, sizeof(own.path), "%s", motet_comm_path_name(c));
     snprintf(own.version, sizeof(own.version), "%s", MOTET_VERSION);
     snprintf(own.recorder, sizeof(own.recorder), "%s", c->recorder.path);
-    answer(info, &own, sizeof(own));
+    motet_api_answer(info, &own, sizeof(own));
     return ncclSuccess;
 }
 
@@ -252,7 +251,7 @@ MOTET_API ncclResult_t motet_device_query(motet_device device, int ordinal,
         motet_device_info_t *info)
 {
     motet_device_info_t own = MOTET_DEVICE_INFO_INITIALIZER;
-    motet_result result = check_size("motet_device_query", info);
+    motet_result result = motet_api_check_size("motet_device_query", info);
 
     if (result == MOTET_OK && ((int)device < 0 || device > MOTET_DEVICE_GPU))
         result = motet_fail(MOTET_ERR_ARGUMENT,
@@ -260,7 +259,7 @@ MOTET_API ncclResult_t motet_device_query(motet_device device, int ordinal,
     if (result == MOTET_OK)
         result = describe_device(device, ordinal, &own);
     if (result == MOTET_OK)
-        answer(info, &own, sizeof(own));
+        motet_api_answer(info, &own, sizeof(own));
     return motet_api_report(result);
 }
 

@@ -2,62 +2,26 @@
 /* See find.h. The policy is hipfire's (amd-hosts.md 2.2), made strict where it guessed. */
 #include "find_internal.h"
 
-#include <ctype.h>
-#include <dirent.h>
-#include <dlfcn.h>
-#include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <fnmatch.h>
 #include <link.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* Copies of one library in one process that are told apart; a third adds nothing. */
 #define MAPPED_MAX 4
 
-static const motet_find_install amd_installs[] = {
-    { "/opt/rocm", "/opt/rocm-*", "ROCM_PATH" },
-    { "/opt/dtk", "/opt/dtk-*", "DTK_ROOT" },
-    { NULL, NULL, NULL },
-};
-static const char *const amd_folders[] = { "lib", "lib/*", "lib64", "lib64/*",
-    "hip/lib", NULL };
+/* Write, or go on writing, the report's sentence. */
+#define SAY(s, ...) \
+    motet_find_say((s)->report->sentence, sizeof((s)->report->sentence), __VA_ARGS__)
+#define ADD(s, ...) \
+    motet_find_add((s)->report->sentence, sizeof((s)->report->sentence), __VA_ARGS__)
 
-const motet_find_library motet_find_hip = {
-    .what = "AMD's HIP runtime",
-    .stems = (const char *const[]){ "libamdhip64.so", "libgalaxyhip.so", NULL },
-    .names = (const char *const[]){ "libamdhip64.so.7", "libamdhip64.so.6",
-            "libamdhip64.so.5", "libgalaxyhip.so.5", NULL },
-    .folders = amd_folders,
-    .installs = amd_installs,
-    .by_name = true,
-    .hint = "install ROCm or Hygon's DTK, or set ROCM_PATH to where it is",
-};
-
-static bool is_set(const motet_find_setting *setting)
+/* Does the report show every copy, also those that are not tried? */
+static bool lists_all(const motet_find_search *s)
 {
-    return setting->value != NULL && setting->value[0] != 0;
-}
-
-static bool identify(const char *path, motet_find_file_id *id_out)
-{
-    struct stat st;
-
-    if (stat(path, &st) != 0)
-        return false;
-    id_out->device = st.st_dev;
-    id_out->inode = st.st_ino;
-    return true;
-}
-
-static bool same_file(motet_find_file_id a, motet_find_file_id b)
-{
-    return a.device == b.device && a.inode == b.inode;
+    return s->library->elsewhere != NULL;
 }
 
 /*
@@ -103,7 +67,7 @@ static void refuse_two(motet_find_search *s, const char *a, const char *b)
     motet_find_report *report = s->report;
 
     report->outcome = MOTET_FIND_TWO;
-    motet_find_say(report->sentence, sizeof(report->sentence),
+    SAY(s,
             "this process has mapped two copies of %s, %s and %s: one process can use "
             "one, find out which of its libraries brings the second",
             s->library->what, a, b);
@@ -121,8 +85,9 @@ static bool use_mapped(motet_find_search *s)
     if (m.num == 0)
         return false;
     for (size_t i = 1; i < m.num; i++) {
-        if (identify(m.paths[0], &first) && identify(m.paths[i], &other) &&
-                same_file(first, other))
+        if (motet_find_identify(m.paths[0], &first) &&
+                motet_find_identify(m.paths[i], &other) &&
+                motet_find_same(first, other))
             continue;
         for (size_t k = 0; k < m.num; k++)
             (void)motet_find_list(s, m.paths[k], MOTET_FIND_MAPPED,
@@ -133,13 +98,11 @@ static bool use_mapped(motet_find_search *s)
     c = motet_find_list(s, m.paths[0], MOTET_FIND_MAPPED, MOTET_FIND_TAKEN);
     if (!motet_find_load(s, c, RTLD_NOLOAD)) {
         report->outcome = MOTET_FIND_REFUSED;
-        motet_find_say(report->sentence, sizeof(report->sentence),
-                "%s that this process has mapped cannot be used: %s: %s",
+        SAY(s, "%s that this process has mapped cannot be used: %s: %s",
                 s->library->what, c->path, c->detail);
     } else
-        motet_find_say(report->sentence, sizeof(report->sentence),
-                "%s: this process has it mapped", report->path);
-    if (is_set(&s->request->override)) {
+        SAY(s, "%s: this process has it mapped", report->path);
+    if (motet_find_is_set(&s->request->override)) {
         c = motet_find_list(s, s->request->override.value, MOTET_FIND_OVERRIDE,
                 MOTET_FIND_NOT_TRIED);
         motet_find_say(c->detail, sizeof(c->detail),
@@ -161,201 +124,50 @@ static void use_override(motet_find_search *s)
 
     report->outcome = taken ? MOTET_FIND_FOUND : MOTET_FIND_REFUSED;
     if (taken)
-        motet_find_say(report->sentence, sizeof(report->sentence), "%s: %s names it",
-                report->path, override->variable);
+        SAY(s, "%s: %s names it", report->path, override->variable);
     else
-        motet_find_say(report->sentence, sizeof(report->sentence),
-                "%s=%s; it is authoritative, nothing else was tried for %s",
+        SAY(s, "%s=%s; it is authoritative, nothing else was tried for %s",
                 override->variable, s->last, s->library->what);
 }
 
 /*
- * Roots and their folders.
+ * Roots and their files.
  */
 
-/* Compares two names as the lists of integers in them, then as text: 7.14 > 7.9 > 7. */
-static int compare_versions(const char *a, const char *b)
+/* The variable that chooses a file. */
+static const char *override_of(const motet_find_search *s)
 {
-    const char *x = a, *y = b;
+    const char *variable = s->request->override.variable;
 
-    for (;;) {
-        size_t m, n;
-        int order;
-
-        while (*x != 0 && !isdigit((unsigned char)*x))
-            x++;
-        while (*y != 0 && !isdigit((unsigned char)*y))
-            y++;
-        if (*x == 0 || *y == 0)
-            break;
-        x += strspn(x, "0");
-        y += strspn(y, "0");
-        m = strspn(x, "0123456789");
-        n = strspn(y, "0123456789");
-        if (m != n)
-            return m < n ? -1 : 1;
-        order = memcmp(x, y, m);
-        if (order != 0)
-            return order;
-        x += m;
-        y += n;
-    }
-    if (*x != *y)
-        return *x == 0 ? -1 : 1;
-    return strcmp(a, b);
+    return variable != NULL ? variable : s->library->override;
 }
 
-static int newest_first(const struct dirent **a, const struct dirent **b)
+/* A copy that does not decide, and how it could. */
+static void list_aside(motet_find_search *s, const char *path, motet_find_origin origin)
 {
-    return compare_versions((*b)->d_name, (*a)->d_name);
-}
+    motet_find_candidate *c = motet_find_list(s, path, origin, MOTET_FIND_NOT_TRIED);
 
-static int not_hidden(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.';
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* Does something for one folder; false ends the walk. */
-typedef bool folder_visitor(motet_find_search *s, const char *folder, void *arg);
-
-/*
- * Visit each folder that @p pattern means, newest first: a path whose last part may have
- * a wildcard. Only that part is a pattern: the rest is a user's, with any characters.
- */
-static bool each_folder(motet_find_search *s, const char *pattern,
-        folder_visitor *visit, void *arg)
-{
-    const char *slash = strrchr(pattern, '/');
-    char parent[MOTET_FIND_PATH_MAX], path[MOTET_FIND_PATH_MAX];
-    struct dirent **entries;
-    bool more = true;
-    int num;
-
-    if (slash == NULL || strchr(slash, '*') == NULL)
-        return !is_folder(pattern) || visit(s, pattern, arg);
-    motet_find_say(parent, sizeof(parent), "%.*s", (int)(slash - pattern), pattern);
-    num = scandir(parent, &entries, not_hidden, newest_first);
-    for (int i = 0; i < num; i++) {
-        int bytes = snprintf(path, sizeof(path), "%s/%s", parent, entries[i]->d_name);
-
-        if (more && bytes > 0 && (size_t)bytes < sizeof(path) &&
-                fnmatch(slash + 1, entries[i]->d_name, 0) == 0 &&
-                entries[i]->d_type != DT_REG && is_folder(path))
-            more = visit(s, path, arg);
-        free(entries[i]);
-    }
-    if (num >= 0)
-        free(entries);
-    return more;
-}
-
-/* Does something for one file of a root; false ends the walk. */
-typedef bool file_visitor(motet_find_search *s, const char *path, void *arg);
-
-typedef struct file_walk {
-    file_visitor *visit;
-    void *arg;
-} file_walk;
-
-static bool visit_names(motet_find_search *s, const char *folder, void *arg)
-{
-    const file_walk *walk = arg;
-    char path[MOTET_FIND_PATH_MAX];
-    struct stat st;
-
-    for (const char *const *name = s->library->names; *name != NULL; name++) {
-        int bytes = snprintf(path, sizeof(path), "%s/%s", folder, *name);
-
-        if (bytes <= 0 || (size_t)bytes >= sizeof(path) || lstat(path, &st) != 0)
-            continue;
-        if (!walk->visit(s, path, walk->arg))
-            return false;
-    }
-    return true;
-}
-
-/* Visit each file of @p path that has a wanted name, in the order of folders and names. */
-static void each_file(motet_find_search *s, const char *path, file_visitor *visit,
-        void *arg)
-{
-    char pattern[MOTET_FIND_PATH_MAX];
-    file_walk walk = { visit, arg };
-
-    for (const char *const *folder = s->library->folders; *folder != NULL; folder++) {
-        int bytes = snprintf(pattern, sizeof(pattern), "%s/%s", path, *folder);
-
-        if (bytes > 0 && (size_t)bytes < sizeof(pattern) &&
-                !each_folder(s, pattern, visit_names, &walk))
-            return;
-    }
-}
-
-static bool note_held(motet_find_search *s, const char *path, void *arg)
-{
-    motet_find_root *r = arg;
-
-    (void)s;
-    r->holds = true;
-    if (!identify(path, &r->id))
-        memset(&r->id, 0, sizeof(r->id)); /* a link to nowhere: trying it will say so */
-    return false;
-}
-
-typedef struct root_kind {
-    const motet_find_install *install; /* NULL: configured */
-    bool unversioned;
-} root_kind;
-
-static bool note_root(motet_find_search *s, const char *path, void *arg)
-{
-    const root_kind *kind = arg;
-    motet_find_root *r;
-
-    if (s->num_roots == MOTET_FIND_ROOTS_MAX)
-        return false;
-    r = &s->roots[s->num_roots++];
-    motet_find_say(r->path, sizeof(r->path), "%s", path);
-    r->install = kind->install;
-    r->unversioned = kind->unversioned;
-    each_file(s, path, note_held, r);
-    return true;
-}
-
-/* @p path with what TheRock's packages put below it: a link "core" or versioned folders. */
-static void note_family(motet_find_search *s, const char *path,
-        const motet_find_install *install)
-{
-    root_kind selects = { install, true }, versioned = { install, false };
-    char below[MOTET_FIND_PATH_MAX];
-
-    if (is_folder(path))
-        (void)note_root(s, path, &selects);
-    motet_find_say(below, sizeof(below), "%s/core", path);
-    (void)each_folder(s, below, note_root, &selects);
-    motet_find_say(below, sizeof(below), "%s/core-*", path);
-    (void)each_folder(s, below, note_root, &versioned);
+    if (override_of(s) != NULL)
+        motet_find_say(c->detail, sizeof(c->detail), "to use it set %s=%s",
+                override_of(s), path);
 }
 
 static bool try_file(motet_find_search *s, const char *path, void *arg)
 {
     motet_find_origin origin = *(motet_find_origin *)arg;
-    motet_find_file_id id;
 
-    if (identify(path, &id)) {
-        for (size_t i = 0; i < s->num_tried; i++)
-            if (same_file(s->tried[i], id))
-                return true; /* lib64 is often a link to lib */
-        if (s->num_tried < MOTET_FIND_ROOTS_MAX)
-            s->tried[s->num_tried++] = id;
-    }
-    return motet_find_try(s, path, origin)->verdict != MOTET_FIND_TAKEN && !s->decided;
+    if (!motet_find_is_new(s, path))
+        return true;
+    if (s->decided || s->report->outcome == MOTET_FIND_FOUND)
+        list_aside(s, path, origin);
+    else
+        (void)motet_find_try(s, path, origin);
+    return lists_all(s) || (s->report->outcome != MOTET_FIND_FOUND && !s->decided);
+}
+
+static void note_deciding(motet_find_search *s, const char *path)
+{
+    motet_find_say(s->report->root, sizeof(s->report->root), "%s", path);
 }
 
 /* Try the files of one root, which then decides. @p where is for the sentences. */
@@ -364,43 +176,43 @@ static void use_root(motet_find_search *s, const motet_find_root *r,
 {
     motet_find_report *report = s->report;
 
+    note_deciding(s, r->path);
     report->outcome = MOTET_FIND_REFUSED;
-    each_file(s, r->path, try_file, &origin);
+    (void)motet_find_files(s, r->path, s->library->folders, s->library->names, try_file,
+            &origin);
     if (report->outcome == MOTET_FIND_FOUND)
-        motet_find_say(report->sentence, sizeof(report->sentence), "%s: in %s",
-                report->path, where);
+        SAY(s, "%s: in %s", report->path, where);
     else
-        motet_find_say(report->sentence, sizeof(report->sentence),
+        SAY(s,
                 "%s decides, and its copy of %s cannot be used: %s; nothing else was "
                 "tried",
                 where, s->library->what, s->last);
 }
 
-/* The files that a root could have had: absent, or behind a folder that is not readable. */
-static void list_expected(motet_find_search *s, const char *path,
-        motet_find_origin origin)
-{
-    static const char *const folders[] = { "lib", "lib64" };
-    char file[MOTET_FIND_PATH_MAX];
-
-    for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++)
-        for (const char *const *name = s->library->names; *name != NULL; name++) {
-            motet_find_candidate *c;
-
-            motet_find_say(file, sizeof(file), "%s/%s/%s", path, folders[i], *name);
-            c = motet_find_list(s, file, origin, MOTET_FIND_ABSENT);
-            c->verdict = motet_find_look(c);
-        }
-}
-
 /* "a, b or c" of a list of names. */
-static void add_names(char *buf, size_t bytes, const char *const *names)
+static void add_names(motet_find_search *s, const char *const *names)
 {
     for (size_t i = 0; names[i] != NULL; i++) {
         const char *before = names[i + 1] == NULL ? " or " : ", ";
 
-        motet_find_add(buf, bytes, "%s%s", i == 0 ? "" : before, names[i]);
+        ADD(s, "%s%s", i == 0 ? "" : before, names[i]);
     }
+}
+
+/* What to do where a root, or the machine, has none. */
+static void add_hint(motet_find_search *s)
+{
+    if (lists_all(s) && override_of(s) != NULL)
+        ADD(s, "; %s %s=/path/to/%s", s->library->hint, override_of(s),
+                s->library->names[0]);
+}
+
+/* "WHERE has no A, B or C in its library folders". */
+static void say_lacking(motet_find_search *s, const char *where)
+{
+    SAY(s, "%s has no ", where);
+    add_names(s, s->library->names);
+    ADD(s, " in its library folders");
 }
 
 static void refuse_configured(motet_find_search *s, const char *where, const char *path)
@@ -410,51 +222,131 @@ static void refuse_configured(motet_find_search *s, const char *where, const cha
     struct stat st;
 
     report->outcome = MOTET_FIND_REFUSED;
-    list_expected(s, path, MOTET_FIND_CONFIGURED);
-    motet_find_say(report->sentence, sizeof(report->sentence), "%s ", where);
+    note_deciding(s, path);
+    motet_find_list_expected(s, path, MOTET_FIND_CONFIGURED);
     if (stat(path, &st) != 0)
-        motet_find_add(report->sentence, sizeof(report->sentence), "cannot be used: %s",
-                strerror_r(errno, text, sizeof(text)));
+        SAY(s, "%s cannot be used: %s", where, strerror_r(errno, text, sizeof(text)));
     else if (!S_ISDIR(st.st_mode))
-        motet_find_add(report->sentence, sizeof(report->sentence), "is not a folder");
-    else {
-        motet_find_add(report->sentence, sizeof(report->sentence), "has no ");
-        add_names(report->sentence, sizeof(report->sentence), s->library->names);
-        motet_find_add(report->sentence, sizeof(report->sentence),
-                " in its library folders");
-    }
-    motet_find_add(report->sentence, sizeof(report->sentence),
-            "; it is authoritative, nothing else was tried for %s", s->library->what);
+        SAY(s, "%s is not a folder", where);
+    else
+        say_lacking(s, where);
+    ADD(s, "; it is authoritative, nothing else was tried for %s", s->library->what);
+    add_hint(s);
 }
 
-/* The folder that a variable means: without slashes at its end, nor a last part "hip". */
-static void root_of(const char *value, char path[MOTET_FIND_PATH_MAX])
+/* The setting that configures a root, or NULL. */
+static const motet_find_setting *configured(const motet_find_search *s)
 {
-    size_t length;
-
-    motet_find_say(path, MOTET_FIND_PATH_MAX, "%s", value);
-    for (int pass = 0; pass < 2; pass++) {
-        length = strlen(path);
-        while (length > 1 && path[length - 1] == '/')
-            path[--length] = 0;
-        if (pass == 0 && length > 4 && strcmp(path + length - 4, "/hip") == 0)
-            path[length - 3] = 0;
-    }
+    for (size_t i = 0; i < MOTET_FIND_SETTINGS_MAX; i++)
+        if (motet_find_is_set(&s->request->roots[i]))
+            return &s->request->roots[i];
+    return NULL;
 }
 
 static void use_configured(motet_find_search *s, const motet_find_setting *setting)
 {
     char path[MOTET_FIND_PATH_MAX], where[MOTET_FIND_PATH_MAX + 64];
+    const motet_find_root *whole = NULL;
 
-    root_of(setting->value, path);
+    motet_find_root_of(setting->value, path);
     motet_find_say(where, sizeof(where), "%s=%s", setting->variable, setting->value);
-    note_family(s, path, NULL);
-    for (size_t i = 0; i < s->num_roots; i++)
+    motet_find_note_family(s, path, NULL);
+    for (size_t i = 0; i < s->num_roots; i++) {
         if (s->roots[i].holds) {
             use_root(s, &s->roots[i], MOTET_FIND_CONFIGURED, where);
             return;
         }
-    refuse_configured(s, where, path);
+        if (s->roots[i].whole && whole == NULL)
+            whole = &s->roots[i];
+    }
+    refuse_configured(s, where, whole != NULL ? whole->path : path);
+}
+
+/*
+ * Python environments and other places.
+ */
+
+static void use_python(motet_find_search *s)
+{
+    const motet_find_setting *python = &s->request->python;
+    motet_find_report *report = s->report;
+    motet_find_origin origin = MOTET_FIND_PYTHON;
+    char path[MOTET_FIND_PATH_MAX];
+
+    motet_find_environment_of(python->value, path);
+    note_deciding(s, path);
+    report->outcome = MOTET_FIND_REFUSED;
+    motet_find_each_wheel(s, path, try_file, &origin);
+    if (report->outcome == MOTET_FIND_FOUND)
+        SAY(s, "%s: a wheel of the Python environment %s", report->path, path);
+    else
+        SAY(s, "%s: %s; it is authoritative, nothing else was tried for %s", path,
+                s->last[0] != 0 ? s->last : "no wheel in it has the library",
+                s->library->what);
+}
+
+/* A copy that lies elsewhere. @p arg: its origin. */
+static bool visit_elsewhere(motet_find_search *s, const char *path, void *arg)
+{
+    if (s->library->stands_alone && s->report->outcome == MOTET_FIND_NONE &&
+            !s->decided)
+        return try_file(s, path, arg);
+    if (motet_find_is_new(s, path))
+        list_aside(s, path, *(motet_find_origin *)arg);
+    return true;
+}
+
+static void look_into_folder(motet_find_search *s, const char *folder)
+{
+    motet_find_origin origin = MOTET_FIND_ELSEWHERE;
+
+    (void)motet_find_files(s, folder, motet_find_itself, s->library->names,
+            visit_elsewhere, &origin);
+}
+
+static void look_into_python(motet_find_search *s, const char *folder)
+{
+    motet_find_origin origin = MOTET_FIND_PYTHON;
+
+    motet_find_each_wheel(s, folder, visit_elsewhere, &origin);
+}
+
+static void look_beside_bin(motet_find_search *s, const char *folder)
+{
+    char base[MOTET_FIND_PATH_MAX];
+    char *slash;
+
+    motet_find_say(base, sizeof(base), "%s", folder);
+    slash = strrchr(base, '/');
+    if (slash == NULL || strcmp(slash, "/bin") != 0)
+        return;
+    *slash = 0;
+    look_into_python(s, base);
+}
+
+/*
+ * What lies elsewhere: used, of a library that stands alone and was not found, or listed.
+ * If it was used, the report says which one and why.
+ */
+static void look_elsewhere(motet_find_search *s)
+{
+    const motet_find_request *request = s->request;
+    const char *prefix = request->prefix != NULL ? request->prefix : "";
+    motet_find_origin python = MOTET_FIND_PYTHON, origin = MOTET_FIND_ELSEWHERE;
+
+    motet_find_each_of(s, request->library_path, look_into_folder);
+    motet_find_each_of(s, request->python_path, look_into_python);
+    for (size_t i = 0; i < MOTET_FIND_PYTHONS_MAX; i++)
+        if (motet_find_is_set(&request->pythons[i])) {
+            static const char *const lib[] = { "lib", NULL };
+
+            look_into_python(s, request->pythons[i].value);
+            (void)motet_find_files(s, request->pythons[i].value, lib, s->library->names,
+                    visit_elsewhere, &python);
+        }
+    motet_find_each_of(s, request->path, look_beside_bin);
+    (void)motet_find_files(s, prefix, s->library->elsewhere, s->library->names,
+            visit_elsewhere, &origin);
 }
 
 /*
@@ -468,29 +360,44 @@ static void note_installs(motet_find_search *s)
     char path[MOTET_FIND_PATH_MAX];
 
     for (; install->selector != NULL; install++) {
-        root_kind versioned = { install, false };
         size_t before = s->num_roots;
 
         motet_find_say(path, sizeof(path), "%s%s", prefix, install->selector);
-        note_family(s, path, install);
-        motet_find_say(path, sizeof(path), "%s%s", prefix, install->versioned);
-        (void)each_folder(s, path, note_root, &versioned);
-        if (s->num_roots == before) {
-            motet_find_say(path, sizeof(path), "%s%s", prefix, install->selector);
+        motet_find_note_family(s, path, install);
+        motet_find_note_roots(s, prefix, install->versioned, install, false);
+        if (s->num_roots == before && !lists_all(s))
             (void)motet_find_list(s, path, MOTET_FIND_INSTALLED, MOTET_FIND_ABSENT);
-        }
     }
 }
 
-/* An unversioned root of the same vendor that holds the library selects. */
+static bool counts(const motet_find_root *r)
+{
+    return r->holds || r->whole;
+}
+
+static bool same_root(const motet_find_root *a, const motet_find_root *b)
+{
+    return motet_find_same(a->folder, b->folder) ||
+            (a->holds && b->holds && motet_find_same(a->id, b->id));
+}
+
+/* What counts of an unversioned root's family, of the same vendor, selects. */
 static const motet_find_root *selector_of(const motet_find_search *s,
         const motet_find_install *install)
 {
-    for (size_t i = 0; i < s->num_roots; i++)
-        if (s->roots[i].holds && s->roots[i].unversioned &&
-                s->roots[i].install == install)
-            return &s->roots[i];
-    return NULL;
+    const motet_find_root *found = NULL;
+
+    for (size_t i = 0; i < s->num_roots; i++) {
+        const motet_find_root *r = &s->roots[i];
+
+        if (!counts(r) || !r->selects || r->install != install)
+            continue;
+        if (r->holds)
+            return r;
+        if (found == NULL)
+            found = r;
+    }
+    return found;
 }
 
 /* Roots that could each be meant: one of each real library. Returns how many there are. */
@@ -501,14 +408,19 @@ static size_t contenders(const motet_find_search *s,
 
     for (size_t i = 0; i < s->num_roots; i++) {
         const motet_find_root *r = &s->roots[i], *selector = selector_of(s, r->install);
-        bool known = !r->holds || (selector != NULL && selector != r);
+        bool known = !counts(r) || (selector != NULL && selector != r);
 
         for (size_t k = 0; k < num && !known; k++)
-            known = same_file(out[k]->id, r->id);
+            known = same_root(out[k], r);
         if (!known)
             out[num++] = r;
     }
     return num;
+}
+
+static const char *variable_of(const motet_find_search *s, const motet_find_root *r)
+{
+    return s->request->selects != NULL ? s->request->selects : r->install->variable;
 }
 
 static void refuse_several(motet_find_search *s, const motet_find_root *const *roots,
@@ -518,20 +430,23 @@ static void refuse_several(motet_find_search *s, const motet_find_root *const *r
     motet_find_candidate *c;
 
     report->outcome = MOTET_FIND_AMBIGUOUS;
-    motet_find_say(report->sentence, sizeof(report->sentence), "%zu installs have %s, ",
-            num, s->library->what);
+    SAY(s, "%zu installs have %s%s, ", num, s->library->what,
+            s->library->sdk != NULL ? " or its SDK" : "");
     for (size_t i = 0; i < num; i++) {
         const char *between = i + 1 < num ? ", " : " and ";
 
-        c = motet_find_list(s, roots[i]->path, MOTET_FIND_INSTALLED,
-                MOTET_FIND_NOT_TRIED);
-        motet_find_say(c->detail, sizeof(c->detail), "to use it set %s=%s",
-                roots[i]->install->variable, roots[i]->path);
-        motet_find_add(report->sentence, sizeof(report->sentence), "%s%s",
-                i == 0 ? "" : between, roots[i]->path);
+        if (report->num_ambiguous < MOTET_FIND_AMBIGUOUS_MAX)
+            motet_find_say(report->ambiguous[report->num_ambiguous++],
+                    MOTET_FIND_PATH_MAX, "%s", roots[i]->path);
+        if (!lists_all(s)) {
+            c = motet_find_list(s, roots[i]->path, MOTET_FIND_INSTALLED,
+                    MOTET_FIND_NOT_TRIED);
+            motet_find_say(c->detail, sizeof(c->detail), "to use it set %s=%s",
+                    variable_of(s, roots[i]), roots[i]->path);
+        }
+        ADD(s, "%s%s", i == 0 ? "" : between, roots[i]->path);
     }
-    motet_find_add(report->sentence, sizeof(report->sentence),
-            ", and nothing selects one: set %s=%s", roots[0]->install->variable,
+    ADD(s, ", and nothing selects one: set %s=%s", variable_of(s, roots[0]),
             roots[0]->path);
 }
 
@@ -547,13 +462,46 @@ static void list_others(motet_find_search *s, const motet_find_root *chosen)
             c = motet_find_list(s, r->path, MOTET_FIND_INSTALLED, MOTET_FIND_ABSENT);
             motet_find_say(c->detail, sizeof(c->detail),
                     "a folder without the library");
-        } else if (chosen != NULL && r != chosen && !same_file(r->id, chosen->id)) {
+        } else if (chosen != NULL && r != chosen && !same_root(r, chosen)) {
             c = motet_find_list(s, r->path, MOTET_FIND_INSTALLED, MOTET_FIND_NOT_TRIED);
             motet_find_say(c->detail, sizeof(c->detail),
                     "%s selects; to use it set %s=%s", chosen->path,
                     r->install->variable, r->path);
         }
     }
+}
+
+/* A root without the library decides all the same: another copy could mix two installs. */
+static void lack_in_root(motet_find_search *s, const motet_find_root *r)
+{
+    note_deciding(s, r->path);
+    motet_find_list_expected(s, r->path, MOTET_FIND_INSTALLED);
+    say_lacking(s, r->path);
+    add_hint(s);
+}
+
+static void use_or_lack(motet_find_search *s, const motet_find_root *r)
+{
+    if (r->holds)
+        use_root(s, r, MOTET_FIND_INSTALLED, r->path);
+    else
+        lack_in_root(s, r);
+}
+
+/* True if an SDK outside the usual folders, or a folder of theirs, ends the search. */
+static bool use_sdk(motet_find_search *s)
+{
+    if (s->library->sdk == NULL)
+        return false;
+    motet_find_note_sdks(s);
+    for (size_t i = 0; i < s->num_roots; i++)
+        if (counts(&s->roots[i])) {
+            use_or_lack(s, &s->roots[i]);
+            return true;
+        }
+    if (s->num_roots > 0)
+        lack_in_root(s, &s->roots[0]);
+    return s->num_roots > 0;
 }
 
 /* True if an install, or that there are several, ends the search. */
@@ -564,11 +512,14 @@ static bool use_installs(motet_find_search *s)
 
     note_installs(s);
     num = contenders(s, roots);
+    if (num == 0 && use_sdk(s))
+        return true;
     if (num > 1)
         refuse_several(s, roots, num);
     else if (num == 1)
-        use_root(s, roots[0], MOTET_FIND_INSTALLED, roots[0]->path);
-    list_others(s, num == 1 ? roots[0] : NULL);
+        use_or_lack(s, roots[0]);
+    if (!lists_all(s))
+        list_others(s, num == 1 ? roots[0] : NULL);
     return num > 0;
 }
 
@@ -576,31 +527,39 @@ static bool use_installs(motet_find_search *s)
  * The linker's own search, and nothing.
  */
 
+static bool asks_linker(const motet_find_search *s)
+{
+    return s->library->by_name || s->request->by_name;
+}
+
 /* True if it found one that can, or one that cannot, be used. */
 static bool use_linker(motet_find_search *s)
 {
     motet_find_report *report = s->report;
-    char refusal[MOTET_FIND_SENTENCE_MAX] = "";
+    char refusal[MOTET_FIND_SENTENCE_MAX] = "", root[MOTET_FIND_PATH_MAX];
 
+    memcpy(root, report->root, sizeof(root));
+    report->root[0] = 0; /* what is taken or refused here comes from no root */
     for (const char *const *name = s->library->names; *name != NULL; name++) {
         motet_find_verdict verdict =
                 motet_find_try(s, *name, MOTET_FIND_LINKER)->verdict;
 
         if (verdict == MOTET_FIND_TAKEN) {
-            motet_find_say(report->sentence, sizeof(report->sentence),
-                    "%s: where the linker finds %s", report->path, *name);
+            SAY(s, "%s: where the linker finds %s", report->path, *name);
             return true;
         }
-        if (verdict != MOTET_FIND_ABSENT && refusal[0] == 0)
+        if (verdict != MOTET_FIND_ABSENT && verdict != MOTET_FIND_NOT_TRIED &&
+                refusal[0] == 0)
             motet_find_say(refusal, sizeof(refusal), "%s", s->last);
         if (s->decided)
             break;
     }
-    if (refusal[0] == 0)
+    if (refusal[0] == 0) {
+        memcpy(report->root, root, sizeof(root));
         return false;
+    }
     report->outcome = MOTET_FIND_REFUSED;
-    motet_find_say(report->sentence, sizeof(report->sentence),
-            "the linker finds a copy of %s that cannot be used: %s", s->library->what,
+    SAY(s, "the linker finds a copy of %s that cannot be used: %s", s->library->what,
             refusal);
     return true;
 }
@@ -608,37 +567,104 @@ static bool use_linker(motet_find_search *s)
 static void say_none(motet_find_search *s)
 {
     const motet_find_install *install = s->library->installs;
-    char *sentence = s->report->sentence;
-    size_t bytes = sizeof(s->report->sentence);
 
-    motet_find_say(sentence, bytes, "%s was not found: no ", s->library->what);
-    add_names(sentence, bytes, s->library->names);
+    SAY(s, "%s was not found: no ", s->library->what);
+    add_names(s, s->library->names);
     for (size_t i = 0; install[i].selector != NULL; i++)
-        motet_find_add(sentence, bytes, "%s%s, %s", i == 0 ? " in " : ", ",
-                install[i].selector, install[i].versioned);
-    motet_find_add(sentence, bytes, "%s; %s",
-            s->library->by_name ? ", nor where the linker looks" : "",
-            s->library->hint);
+        ADD(s, "%s%s, %s", i == 0 ? " in " : ", ", install[i].selector,
+                install[i].versioned);
+    if (asks_linker(s))
+        ADD(s, ", nor where the linker looks");
+    if (lists_all(s))
+        add_hint(s);
+    else
+        ADD(s, "; %s", s->library->hint);
+}
+
+static bool is_too_long(const motet_find_setting *setting)
+{
+    return strlen(setting->value) >= MOTET_FIND_PATH_MAX;
+}
+
+/* The copies of a root that an override sets aside. */
+static void list_configured(motet_find_search *s)
+{
+    const motet_find_setting *setting = configured(s);
+    motet_find_origin origin = MOTET_FIND_CONFIGURED;
+    char path[MOTET_FIND_PATH_MAX];
+
+    if (setting == NULL || !lists_all(s) || is_too_long(setting))
+        return;
+    motet_find_root_of(setting->value, path);
+    (void)motet_find_files(s, path, s->library->folders, s->library->names,
+            visit_elsewhere, &origin);
+}
+
+/* The setting that decides, or NULL. */
+static const motet_find_setting *deciding(const motet_find_search *s)
+{
+    if (motet_find_is_set(&s->request->override))
+        return &s->request->override;
+    if (motet_find_is_set(&s->request->python))
+        return &s->request->python;
+    return configured(s);
+}
+
+static void refuse_long(motet_find_search *s, const motet_find_setting *setting)
+{
+    s->report->outcome = MOTET_FIND_REFUSED;
+    SAY(s,
+            "%s is a path longer than %d bytes; it is authoritative, nothing else was "
+            "tried for %s",
+            setting->variable, MOTET_FIND_PATH_MAX - 1, s->library->what);
+}
+
+/* Who decides. True if that is final: nothing else may be used. */
+static bool decide(motet_find_search *s)
+{
+    const motet_find_request *request = s->request;
+    const motet_find_setting *setting = deciding(s);
+
+    if (use_mapped(s))
+        return true;
+    if (setting != NULL && is_too_long(setting)) {
+        refuse_long(s, setting);
+    } else if (setting == &request->override) {
+        use_override(s);
+        list_configured(s);
+    } else if (setting == &request->python) {
+        use_python(s);
+    } else if (setting != NULL) {
+        use_configured(s, setting);
+    } else if (!use_installs(s)) {
+        return asks_linker(s) && use_linker(s);
+    } else if (s->report->outcome == MOTET_FIND_NONE && request->by_name) {
+        (void)use_linker(s);
+    }
+    return true;
 }
 
 static void look(motet_find_search *s)
 {
-    const motet_find_request *request = s->request;
+    motet_find_report *report = s->report;
+    bool final = decide(s);
 
-    if (use_mapped(s))
+    s->decided |= final;
+    if (report->outcome == MOTET_FIND_FOUND)
+        (void)motet_find_is_new(s, report->path);
+    if (!final)
+        s->last[0] = 0; /* what the linker did not find */
+    if (lists_all(s) && report->outcome != MOTET_FIND_AMBIGUOUS)
+        look_elsewhere(s);
+    if (final)
         return;
-    if (is_set(&request->override)) {
-        use_override(s);
-        return;
-    }
-    for (size_t i = 0; i < MOTET_FIND_SETTINGS_MAX; i++)
-        if (is_set(&request->roots[i])) {
-            use_configured(s, &request->roots[i]);
-            return;
-        }
-    if (use_installs(s) || (s->library->by_name && use_linker(s)))
-        return;
-    say_none(s);
+    if (report->outcome == MOTET_FIND_FOUND)
+        SAY(s, "%s: the first that loads, in the usual places", report->path);
+    else if (s->last[0] != 0) {
+        report->outcome = MOTET_FIND_REFUSED;
+        SAY(s, "no copy of %s can be used: %s", s->library->what, s->last);
+    } else
+        say_none(s);
 }
 
 bool motet_find_open(const motet_find_request *request, motet_find_report *report)

@@ -112,6 +112,8 @@ rows() {
     err_has 'no AMD GPU'
     expect 64 "$motet" bench --device tpu
     err_has "the device is 'tpu', need auto, cpu, cuda or hip"
+    expect 64 "$motet" bench --host-memory --device cuda
+    err_has "host-memory has ranks on CPUs, so the device cannot be 'cuda'"
     expect 0 "$motet" bench -G 0 -D 0 -b 4K -e 4K $quick
     for option in '-b x' '-e 4' '-f 1' '-o xor' '-d int7' '-r 2' '-n 0' '-z 9' '-a 4' '-C 2' '-i 0' '--ranks 300' \
         '--timing fast' '--timing' '-R 3' '-R wide' '--buffers 0'; do

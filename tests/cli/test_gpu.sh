@@ -33,6 +33,11 @@ out_lacks 'take turns'
 [ "$(tail -n 1 "$work/out")" = PASS ] || fail "the last line is not PASS"
 expect 0 env FAKECUDA_DEVICES=1 "$motet" smoke --lib "$other" -n 3 --device cuda
 out_has '^ +3 ranks share 1 GPU: they take turns$'
+expect 0 "$motet" smoke --lib "$STREAMED_LIB" --init-all
+out_has '^ncclCommInitAll\(n=2\) OK'
+[ "$(tail -n 1 "$work/out")" = PASS ] || fail "the last line is not PASS"
+expect 2 env FAKECUDA_DEVICES=1 "$motet" smoke --lib "$STREAMED_LIB" --init-all
+err_has 'ncclCommInitAll: 2 ranks need as many GPUs, and there is 1'
 expect 0 "$motet" smoke --lib "$other" --json
 is_json "$work/out"
 out_has '^  "device": "cuda",$'

@@ -41,7 +41,13 @@ out_lacks '^driver:'
 }
 
 # --- as librccl.so.1, by its path and as what a program finds by name
-expect 0 "$motet" smoke --device hip --lib "$build/src/exports/librccl.so.1"
+expect 0 "$motet" smoke --device hip --lib "$build/src/exports/librccl.so.1" --cold 2
+out_has '^once more: ranks=2 \(one process\)$'
+out_has '^cold     ncclCommInitRank\(n=2\) in fresh processes: 2 of 2 ok$'
+out_has '^cold     ncclCommInitAll\(n=2\) in fresh processes: 2 of 2 ok$'
+[ -z "$(ls "$MOTET_STATE_DIR/stages" 2>/dev/null)" ] || fail "a stage is left that is over"
+expect 0 env FAKEHIP_DEVICES=1 "$motet" smoke --device hip --lib "$build/src/exports/librccl.so.1"
+out_has '^not tried: .* made by ncclCommInitAll: 2 ranks need as many GPUs, and there is 1$'
 expect 0 "$motet" run --as rccl -- "$motet" smoke --device hip --lib librccl.so.1
 out_has "^library: .*/src/exports/librccl\.so\.1"
 [ "$(tail -n 1 "$work/out")" = PASS ] || fail "the last line is not PASS"

@@ -164,6 +164,19 @@ static const struct vector {
             "/opt/rocm/lib/librccl.so.1: gfx942: 105 kernels, 13 declare a hostcall: "
             "ncclDevKernel_Generic_1\n",
             DR_NUM_CODES, NULL },
+    { "an image of the machine's family",
+            "  Name:                    gfx1103\n"
+            "librccl.so: gfx11-generic: 2 kernels, 1 declare a hostcall: k\n",
+            DR_RCCL_NEEDS_HOSTCALL, "librccl.so (gfx11-generic)" },
+    { "an image of its family, and one of its own",
+            "  Name:                    gfx1100\n"
+            "librccl.so: gfx11-generic: 2 kernels, 1 declare a hostcall: k\n"
+            "librccl.so: gfx1100: 2 kernels, 0 declare a hostcall\n",
+            DR_NUM_CODES, NULL },
+    { "an image of another family",
+            "  Name:                    gfx1201\n"
+            "librccl.so: gfx11-generic: 2 kernels, 1 declare a hostcall: k\n",
+            DR_NUM_CODES, NULL },
     { "another library",
             "/opt/torch/lib/libtorch_hip.so: gfx1100: 41407 kernels, 21 declare a "
             "hostcall: "
@@ -178,6 +191,9 @@ static const struct vector {
             "$ head -c 4 librccl.so.1.fatbin\nCCOB\n"
             "$ strings librccl.so.1.fatbin | grep -c hidden_hostcall_buffer\n0\n",
             DR_RCCL_HOSTCALL_UNKNOWN, NULL },
+    { "an image that could not be read",
+            "librccl.so: gfx1100: unknown: offset 4096: it ends within the image\n",
+            DR_RCCL_HOSTCALL_UNKNOWN, "librccl.so" },
     { "an archive that nobody asked about", "$ ls .kpack\nrccl_lib_gfx1100.kpack\n",
             DR_NUM_CODES, NULL },
 };
@@ -248,6 +264,14 @@ static void test_only_the_known_bad_combination_is_named(void **state)
                        "GPU[0]\t\t: Average Graphics Package Power (W): 61.0\n"
                        "GPU[1]\t\t: Average Graphics Package Power (W): 58.0\n",
                 DR_PROTO_LL_HANG_GFX12, NULL },
+        { "an image for gfx1201 is no card",
+                BANNER "libfoo.so: gfx1201: unknown: offset 9: it ends\n"
+                       "libfoo.so: gfx1201: 1 kernels, 0 declare a hostcall\n"
+                       "    code object v5; class: none\n"
+                       "GPU[0]\t\t: GPU use (%): 100\nGPU[1]\t\t: GPU use (%): 100\n"
+                       "GPU[0]\t\t: Average Graphics Package Power (W): 61.0\n"
+                       "GPU[1]\t\t: Average Graphics Package Power (W): 58.0\n",
+                DR_NUM_CODES, NULL },
         { "one of them works",
                 BANNER "  Name: gfx1201\nGPU[0]\t\t: GPU use (%): 100\n"
                        "GPU[1]\t\t: GPU use (%): 100\n"

@@ -353,12 +353,47 @@ static void test_libraries_are_listed_once_with_what_they_declare(void **state)
     put("/usr/local/lib/python3.12/dist-packages/nvidia/nccl/lib/libnccl.so.2", "x");
     dr_collect(d, tree, &c);
     assert_holds(&c, "libraries.txt", " /opt/rocm/lib/librccl.so");
-    assert_holds(&c, "libraries.txt", ": unknown: compressed (CCOB)\n");
     assert_holds(&c, "libraries.txt",
-            "/usr/lib/x86_64-linux-gnu/librccl.so.1: unknown: no");
+            "/opt/rocm/lib/librccl.so.1: unknown: offset 128: a packed bundle "
+            "(CCOB)");
+    assert_holds(&c, "libraries.txt",
+            "/usr/lib/x86_64-linux-gnu/librccl.so.1: unknown: offset 128: neither");
     assert_holds(&c, "libraries.txt", "/nvidia/nccl/lib/libnccl.so.2\n");
     found = capture(&c, "libraries.txt");
     assert_null(strstr(found->text, "/opt/rocm-7.1.0/"));
+    doctor_free(d);
+}
+
+static void test_only_what_concerns_gpus_can_be_collected(void **state)
+{
+    struct doctor *d = doctor_new();
+    struct dr_captures c = { .only_gpus = true };
+
+    (void)state;
+    put_machine();
+    put("/sys/class/kfd/kfd/topology/nodes/1/properties",
+            "simd_count 192\ngfx_target_version 90010\nlocation_id 256\ndomain 0\n");
+    put_library("/opt/rocm-7.1.0/lib/librccl.so.1.0", "CCOB\3\0\1\0", 8);
+    dr_collect(d, tree, &c);
+    assert_null(capture(&c, "libraries.txt"));
+    assert_null(capture(&c, "network.txt"));
+    dr_add_captures(d, &c);
+    doctor_judge(d);
+    for (uint32_t i = 0; i < d->pci->num_devices; i++) {
+        const struct dr_kfd_node *node = dr_gpu_node(d, i);
+        char target[DR_TARGET_MAX];
+
+        if (!dr_is_gpu(&d->pci->devices[i])) {
+            assert_null(node);
+            continue;
+        }
+        assert_string_equal(d->pci->devices[i].bdf, "0000:01:00.0");
+        assert_int_equal(dr_gpu_atomics(d, i, NULL), DR_NO);
+        assert_non_null(node);
+        dr_gfx_name(node, target);
+        assert_string_equal(target, "gfx90a");
+    }
+    assert_int_equal(dr_num_gpus(d, DR_NONE, 0), 1);
     doctor_free(d);
 }
 
@@ -637,6 +672,8 @@ int main(void)
                 end),
         cmocka_unit_test_setup_teardown(
                 test_libraries_are_listed_once_with_what_they_declare, begin, end),
+        cmocka_unit_test_setup_teardown(test_only_what_concerns_gpus_can_be_collected,
+                begin, end),
         cmocka_unit_test(test_a_runtime_is_asked_in_a_process_of_its_own),
         cmocka_unit_test(test_vfio_is_asked_for_a_guest_and_with_flr_only),
         cmocka_unit_test(test_a_question_has_a_deadline),

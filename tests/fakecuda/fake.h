@@ -92,6 +92,8 @@ typedef struct fake_face {
     void (*uuid_text)(unsigned physical, char text[33]);
     /** Make fake_module_add() of each kernel. Says on stderr what is wrong. */
     CUresult (*image)(const void *image, fake_module *module);
+    /** Code of the face's own, as fake_kernel_find() gives it. NULL: it has none. */
+    fakecuda_kernel (*kernel)(const char *name, size_t *bytes_out);
     /** May the grid run? Called without the lock; returns when it may. NULL: it may. */
     void (*before_grid)(const struct fake_work *work);
     /** Called without the lock on the thread of each block, before it. NULL: nothing. */

@@ -47,9 +47,9 @@
  *   FAKEHIP_ATOMICS=LIST       of 0 and 1, for each card as above; default 1. A card with
  *                              0 refuses kernels that declare a hostcall
  *   FAKEHIP_LAUNCH=run|refuse  refuse: every launch is refused
- *   FAKEHIP_REFUSE=launch|sync|last   where a refusal (401, hipErrorIllegalState) shows:
- *                              in the launch's result, at the stream's next
- *                              synchronisation, or only in hipGetLastError()
+ *   FAKEHIP_REFUSE=launch|sync|last|never   where a refusal (401, hipErrorIllegalState)
+ *                              shows: in the launch's result, at the stream's next
+ *                              synchronisation, only in hipGetLastError(), or nowhere
  *   FAKEHIP_HANG=LIST          kernels of these names start only when the host tells their
  *                              rank's kernels to leave (its abort word), other kernels than
  *                              motet's never

@@ -15,7 +15,12 @@
 
 /* ---- settings.c ---- */
 
-enum hip_refusal { HIP_REFUSE_LAUNCH, HIP_REFUSE_SYNC, HIP_REFUSE_LAST };
+enum hip_refusal {
+    HIP_REFUSE_LAUNCH,
+    HIP_REFUSE_SYNC,
+    HIP_REFUSE_LAST,
+    HIP_REFUSE_NEVER
+};
 enum hip_ipc { HIP_IPC_ALL, HIP_IPC_NOGET, HIP_IPC_NOOPEN };
 
 typedef struct hip_settings {
@@ -66,10 +71,12 @@ static inline CUstream hip_stream(hipStream_t stream)
     return (CUstream)(void *)stream;
 }
 
-/* ---- image.c, launch.c, trouble.c ---- */
+/* ---- image.c, kernels.c, launch.c, trouble.c ---- */
 
 /** The face's reader of images. */
 CUresult hip_image_read(const void *image, fake_module *module);
+/** The face's own code: the kernels of `motet probe --gate-kernels`. */
+fakecuda_kernel hip_kernel_find(const char *name, size_t *bytes_out);
 /** Must the launch of @p function on the thread's device be refused? */
 bool hip_refuses(const fake_function *function);
 /** Refuse work of @p stream as the settings say. @return what the call returns */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LDS_BYTES 65536 /* of a block, on every card */
+
 hipError_t fakehip_kernel_add(const char *name, fakehip_kernel kernel, size_t bytes)
 {
     return hip_end(fakecuda_kernel_add(name, kernel, bytes));
@@ -106,6 +108,7 @@ static CUresult prepare(hipFunction_t handle, void **parameters, void **extra,
     return fake_leave(CUDA_SUCCESS);
 }
 
+/* Dynamic LDS, of which the host builds of kernels have a whole block's anyway. */
 static CUresult launch(hipFunction_t function, const unsigned grid[3],
         const unsigned block[3], unsigned shared_bytes, hipStream_t stream,
         unsigned char *args, size_t bytes)
@@ -113,9 +116,10 @@ static CUresult launch(hipFunction_t function, const unsigned grid[3],
     void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, args, CU_LAUNCH_PARAM_BUFFER_SIZE,
         &bytes, CU_LAUNCH_PARAM_END };
 
+    if (shared_bytes > LDS_BYTES)
+        return CUDA_ERROR_INVALID_VALUE;
     return cuLaunchKernel((CUfunction)(void *)function, grid[0], grid[1], grid[2],
-            block[0], block[1], block[2], shared_bytes, hip_stream(stream), NULL,
-            extra);
+            block[0], block[1], block[2], 0, hip_stream(stream), NULL, extra);
 }
 
 static bool captured(hipStream_t stream)

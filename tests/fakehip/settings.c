@@ -149,7 +149,7 @@ static CUresult load_numbers(void)
 
 static CUresult load_words(void)
 {
-    static const char *const refusals[] = { "launch", "sync", "last", NULL };
+    static const char *const refusals[] = { "launch", "sync", "last", "never", NULL };
     static const char *const ipcs[] = { "all", "noget", "noopen", NULL };
     static const char *const launches[] = { "run", "refuse", NULL };
     static const char *const stops[] = { "hang", "error", NULL };
@@ -208,6 +208,7 @@ const fake_face fake_the_face = {
     .uuid = uuid_of,
     .uuid_text = uuid_text,
     .image = hip_image_read,
+    .kernel = hip_kernel_find,
     .before_grid = hip_before_grid,
     .before_block = hip_before_block,
 };

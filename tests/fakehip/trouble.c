@@ -51,6 +51,8 @@ hipError_t hip_refuse(hipStream_t stream)
         hip_leave_behind(hipErrorIllegalState);
         return hip_end_own(hipSuccess);
     }
+    if (hip_set.refusal == HIP_REFUSE_NEVER)
+        return hip_end_own(hipSuccess);
     pthread_mutex_lock(&fake_lock);
     if (npending < PENDING) {
         pending[npending].stream = stream;

@@ -29,6 +29,15 @@ for file in libnccl.so.2 libnccl.so libnccl_static.a librccl.so.1 libmotet.so li
     [[ -e $libdir/$file ]] || { echo "FAIL: $file is not installed" >&2; exit 1; }
 done
 
+# Code objects in files are those of the probe, which the command finds.
+for pair in "$build"/images/gate/probe-gate-*.co; do
+    [[ ! -e $pair ]] || cmp "$pair" "$prefix/share/motet/kernels/${pair##*/}"
+done
+if find "$prefix" -name '*.co' ! -path "$prefix/share/motet/kernels/probe-gate-gfx*.co" | grep .; then
+    echo "FAIL: the code objects above are installed" >&2
+    exit 1
+fi
+
 # DESTDIR, as packagers do it; nothing may go elsewhere.
 DESTDIR=$work/dest cmake --install "$build" --prefix /usr >"$work/destdir.log"
 [[ $(ls "$work/dest") == usr ]] || { echo "FAIL: DESTDIR was left" >&2; exit 1; }
@@ -54,10 +63,32 @@ for package in nccl motet; do
 done
 [[ $(pkg-config --modversion nccl) == 2.27.7 ]] || { echo "FAIL: nccl.pc's version" >&2; exit 1; }
 
+# An engine that compiles the finder in, and links nothing of motet.
+finder=$(dirname "$(find "$prefix" -path '*/motet/find/find.h')")
+[[ $(find "$finder" -name '*.c' | wc -l) -eq 3 ]] || { echo "FAIL: the finder is not three C files" >&2; exit 1; }
+"$cc" -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -I"$finder" \
+    "$source/tests/install/consumer/engine.c" "$finder"/*.c -o "$work/engine" -ldl
+HIPFIRE_ROCM_PATH=/nonexistent "$work/engine" >"$work/engine.out"
+if [[ $(grep -c '^  /nonexistent/lib.*librccl.so.*: absent$' "$work/engine.out") -ne 6 ]] ||
+    ! grep -q '^one GPU only: .*set HIPFIRE_RCCL_LIB=/path/to/librccl.so$' "$work/engine.out"; then
+    echo "FAIL: the engine without RCCL says:" >&2
+    cat "$work/engine.out" >&2
+    exit 1
+fi
+HIPFIRE_RCCL_LIB=$libdir/librccl.so.1 "$work/engine" >"$work/engine.out"
+if ! grep -q 'librccl.so.1: HIPFIRE_RCCL_LIB names it$' "$work/engine.out"; then
+    echo "FAIL: the engine with RCCL says:" >&2
+    cat "$work/engine.out" >&2
+    exit 1
+fi
+echo "ok: an engine with the finder compiled in"
+
 if [[ -z $cxx ]]; then
     echo "no C++ compiler: C++ and find_package were not tried" >&2
     exit 77
 fi
+"$cxx" -std=c++11 -Wall -Wextra -Werror -fsyntax-only -x c++ "$finder/find.h" ||
+    { echo "FAIL: find.h is not for C++" >&2; exit 1; }
 # shellcheck disable=SC2046
 "$cxx" -std=c++11 "$source/tests/install/consumer/all_reduce.cpp" -o "$work/pc_cxx" \
     $(pkg-config --cflags --libs nccl) -pthread

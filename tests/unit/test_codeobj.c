@@ -3,193 +3,11 @@
  * AMD code objects: written here byte by byte, well formed and not; made by clang 19 (the
  * fuzzer's seeds, whose values are llvm-readelf's); and those of this build.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "codeobj.h"
+#include "codeobj_file.h"
 
 #include <dirent.h>
-#include <elf.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static uint8_t file[1 << 20];
-static size_t file_bytes;
-static struct codeobj object;
-static char why[CODEOBJ_WHY_MAX];
-
-/* Writing: a header, a program header, and the note's bytes behind them. */
-
-enum { NOTE_AT = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr), DESC_AT = NOTE_AT + 20 };
-
-static void put(const void *bytes, size_t size)
-{
-    assert_true(file_bytes + size <= sizeof(file));
-    memcpy(file + file_bytes, bytes, size);
-    file_bytes += size;
-}
-
-static void put_byte(unsigned byte)
-{
-    const uint8_t b = (uint8_t)byte;
-
-    put(&b, 1);
-}
-
-static void put_text(const char *text)
-{
-    size_t length = strlen(text);
-
-    assert_true(length < 256);
-    if (length < 32)
-        put_byte(0xa0 | (unsigned)length);
-    else {
-        put_byte(0xd9);
-        put_byte((unsigned)length);
-    }
-    put(text, length);
-}
-
-static void put_number(uint32_t value)
-{
-    put_byte(0xce);
-    for (int shift = 24; shift >= 0; shift -= 8)
-        put_byte(value >> shift & 0xff);
-}
-
-static void put_map(unsigned pairs)
-{
-    put_byte(0x80 | pairs);
-}
-
-static void put_array(unsigned members)
-{
-    put_byte(0x90 | members);
-}
-
-static void begin(void)
-{
-    memset(file, 0, sizeof(file));
-    file_bytes = DESC_AT;
-}
-
-/* Headers for the metadata that was written since begin(). */
-static void finish(int version, uint32_t e_flags)
-{
-    const Elf64_Nhdr note = { 7, (Elf64_Word)(file_bytes - DESC_AT), 32 };
-    Elf64_Ehdr header = { .e_type = ET_DYN,
-        .e_machine = 224,
-        .e_version = 1,
-        .e_phoff = sizeof(header),
-        .e_flags = e_flags,
-        .e_ehsize = sizeof(header),
-        .e_phentsize = sizeof(Elf64_Phdr),
-        .e_phnum = 1,
-        .e_shentsize = sizeof(Elf64_Shdr) };
-    const Elf64_Phdr segment = { .p_type = PT_NOTE,
-        .p_offset = NOTE_AT,
-        .p_filesz = file_bytes - NOTE_AT,
-        .p_align = 4 };
-
-    memcpy(header.e_ident, ELFMAG, SELFMAG);
-    header.e_ident[EI_CLASS] = ELFCLASS64;
-    header.e_ident[EI_DATA] = ELFDATA2LSB;
-    header.e_ident[EI_VERSION] = 1;
-    header.e_ident[EI_OSABI] = 64;
-    header.e_ident[EI_ABIVERSION] = (unsigned char)(version - 2);
-    memcpy(file, &header, sizeof(header));
-    memcpy(file + sizeof(header), &segment, sizeof(segment));
-    memcpy(file + NOTE_AT, &note, sizeof(note));
-    memcpy(file + NOTE_AT + sizeof(note), "AMDGPU", 7);
-    while (file_bytes % 4 != 0)
-        put_byte(0);
-}
-
-static void put_arg(const char *kind, uint32_t offset, uint32_t bytes)
-{
-    put_map(3);
-    put_text(".offset");
-    put_number(offset);
-    put_text(".size");
-    put_number(bytes);
-    put_text(".value_kind");
-    put_text(kind);
-}
-
-static void put_kernel(const char *name, unsigned num_args)
-{
-    put_map(3);
-    put_text(".name");
-    put_text(name);
-    put_text(".kernarg_segment_size");
-    put_number(256);
-    put_text(".args");
-    put_array(num_args);
-}
-
-static void put_document(unsigned num_kernels)
-{
-    put_map(1);
-    put_text("amdhsa.kernels");
-    put_array(num_kernels);
-}
-
-/* An object with one kernel that has one plain argument. */
-static void write_small(int version, uint32_t e_flags)
-{
-    begin();
-    put_document(1);
-    put_kernel("k", 1);
-    put_arg("global_buffer", 0, 8);
-    finish(version, e_flags);
-}
-
-/* The file in a heap block of its size, which AddressSanitizer guards. */
-static int read_bytes(size_t bytes)
-{
-    uint8_t *copy = malloc(bytes == 0 ? 1 : bytes);
-    int status;
-
-    assert_non_null(copy);
-    memcpy(copy, file, bytes);
-    memset(&object, 0xa5, sizeof(object));
-    snprintf(why, sizeof(why), "untouched");
-    status = codeobj_read(copy, bytes, &object, why);
-    free(copy);
-    if (status != 0) {
-        assert_null(object.kernels);
-        assert_int_equal(object.num_kernels, 0);
-        assert_string_not_equal(why, "untouched");
-    }
-    return status;
-}
-
-static void expect_read(void)
-{
-    if (read_bytes(file_bytes) != 0)
-        fail_msg("not read: %s", why);
-}
-
-static void expect_refused(const char *words)
-{
-    if (read_bytes(file_bytes) == 0)
-        fail_msg("read, without '%s'", words);
-    if (strstr(why, words) == NULL)
-        fail_msg("'%s' is not in '%s'", words, why);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    codeobj_clear(&object);
-    return 0;
-}
 
 /* Targets. */
 
@@ -346,10 +164,29 @@ static void test_every_version_from_3_to_6_is_read(void **state)
         assert_int_equal(object.num_kernels, 1);
         codeobj_clear(&object);
     }
-    write_small(2, 0x30);
-    expect_refused("a code object of version 2, 3 to 6 are read");
+    write_small(2, 0x30); /* whose metadata is no msgpack */
+    expect_refused("no note with AMD's metadata");
     write_small(7, 0x30);
-    expect_refused("a code object of version 7");
+    expect_refused("a code object of version 7, 2 to 6 are read");
+}
+
+/* The same bytes by two segments are one document. */
+static void test_a_document_counts_once(void **state)
+{
+    Elf64_Ehdr header;
+    Elf64_Phdr segments[2];
+
+    (void)state;
+    write_small(5, 0x41);
+    memcpy(&header, file, sizeof(header));
+    memcpy(&segments[0], file + sizeof(header), sizeof(segments[0]));
+    segments[1] = segments[0];
+    header.e_phoff = file_bytes;
+    header.e_phnum = 2;
+    put(segments, sizeof(segments));
+    memcpy(file, &header, sizeof(header));
+    expect_read();
+    assert_int_equal(object.num_kernels, 1);
 }
 
 static void test_a_note_in_a_section_will_do(void **state)
@@ -485,6 +322,16 @@ static void test_what_exceeds_a_limit_is_refused(void **state)
         put_byte(0xc0);
     finish(5, 0x41);
     expect_refused("65537 kernels, at most 65536 are read");
+    begin();
+    put_map(2);
+    put_text("amdhsa.kernels");
+    put_byte(0x90);
+    put_text("other");
+    put("\xdd\x01\x00\x00\x00", 5);
+    for (int i = 0; i < 0x1000000; i++)
+        put_byte(0);
+    finish(5, 0x41);
+    expect_refused("holds more than 16777216 values");
     begin();
     put_document(1);
     put_map(2);
@@ -661,7 +508,7 @@ static void test_the_build_s_own_images_are_read(void **state)
         skip(); /* a build without code for AMD GPUs */
 }
 
-#define TEST(name) cmocka_unit_test_teardown(name, teardown)
+#define TEST(name) cmocka_unit_test_teardown(name, codeobj_teardown)
 
 int main(void)
 {
@@ -670,6 +517,7 @@ int main(void)
         TEST(test_kinds_have_names_and_are_hidden_or_not),
         TEST(test_what_an_object_says_is_read),
         TEST(test_every_version_from_3_to_6_is_read),
+        TEST(test_a_document_counts_once),
         TEST(test_a_note_in_a_section_will_do),
         TEST(test_other_notes_before_it_are_skipped),
         TEST(test_other_files_are_named_for_what_they_are),

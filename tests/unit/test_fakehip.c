@@ -476,7 +476,7 @@ TEST_WITH(no_card_is_visible, no_card_visible, "HIP_VISIBLE_DEVICES=-1")
 TEST_WITH(cards_have_no_numbers, cards_have_no_numbers, "FAKEHIP_UUIDS=0")
 TEST_WITH(init_says_999, init_says_999, "FAKEHIP_INIT=999")
 TEST_WITH(the_environment_is_refused, a_bad_number_is_refused, "FAKEHIP_DEVICES=17")
-TEST_WITH(the_environment_is_refused, a_bad_word_is_refused, "FAKEHIP_REFUSE=never")
+TEST_WITH(the_environment_is_refused, a_bad_word_is_refused, "FAKEHIP_REFUSE=sometimes")
 TEST_WITH(the_environment_is_refused, a_bad_target_is_refused,
         "FAKEHIP_TARGET=gfx1100,sm_90")
 TEST_WITH(targets_are_checked, targets_are_checked, "FAKEHIP_TARGET=gfx1100,gfx942")

@@ -454,7 +454,7 @@ static void test_the_nearest_name_is_near(void **state)
         { "MOTET_OP_TIMEOUT", "MOTET_OP_TIMEOUT_S" },
         { "MOTET_DEVICES", "MOTET_DEVICE" },
         { "MOTET_COMMID", "MOTET_COMM_ID" },
-        { "MOTET_NCCL_DEBUG", "MOTET_DEBUG" },
+        { "MOTET_DBUG", "MOTET_DEBUG" },
         { "MOTET_TRACEDIR", "MOTET_TRACE_DIR" },
         { "MOTET_ABCDEFGHIJKLMNOP", NULL },
         { "", NULL },

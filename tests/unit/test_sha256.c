@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256: the vectors of FIPS 180-4 and NIST's example pages, and how input may be cut. */
 #include "sha256.h"
+#include "sha256_mix.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,6 +72,25 @@ static void test_cutting_the_input_changes_nothing(void **state)
     }
 }
 
+static void test_both_ways_mix_alike(void **state)
+{
+    unsigned char data[640];
+    uint32_t plain[8], x86[8];
+
+    (void)state;
+    if (!sha256_has_x86())
+        skip();
+    for (size_t i = 0; i < sizeof(data); i++)
+        data[i] = (unsigned char)(i * i + i / 7);
+    for (size_t blocks = 0; blocks <= sizeof(data) / 64; blocks++) {
+        for (uint32_t i = 0; i < 8; i++)
+            plain[i] = x86[i] = 0x9e3779b9u * (i + 1);
+        sha256_mix_plain(plain, data, blocks);
+        sha256_mix_x86(x86, data, blocks);
+        assert_memory_equal(plain, x86, sizeof(plain));
+    }
+}
+
 static void test_a_file_has_the_digest_of_its_bytes(void **state)
 {
     char path[] = "/tmp/motet-sha256-XXXXXX", text[SHA256_TEXT];
@@ -91,6 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_vectors),
         cmocka_unit_test(test_cutting_the_input_changes_nothing),
+        cmocka_unit_test(test_both_ways_mix_alike),
         cmocka_unit_test(test_a_file_has_the_digest_of_its_bytes),
     };
 

@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files, headers and the end of an object; what does not need a library. */
+#include "images_walk.h"
 #include "internal.h"
 
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Newer than this <elf.h>. */
 #define MACHINE_AMDGPU 224
 #define OSABI_HSA      64
 /* e_ident[EI_ABIVERSION] 0 is version 2 of the format. */
 #define ABI_TO_VERSION 2
-#define VERSION_MIN    3
+#define VERSION_MIN    2
 #define VERSION_MAX    6
 
 /* NULL, or the sentence why an object with this header is not read. */
@@ -85,47 +81,35 @@ int codeobj_read(const void *data, size_t bytes, struct codeobj *out,
     return -1;
 }
 
-/* Open a regular file that is not empty; its size in *@p bytes. Returns a descriptor. */
-static int open_file(const char *path, size_t *bytes, char why[CODEOBJ_WHY_MAX])
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat st;
+struct opening {
+    struct codeobj *out;
+    char *why;
+    int status;
+};
 
-    if (fd < 0 || fstat(fd, &st) != 0)
-        snprintf(why, CODEOBJ_WHY_MAX, "%s", strerror(errno));
-    else if (!S_ISREG(st.st_mode))
-        snprintf(why, CODEOBJ_WHY_MAX, "%s, need a file",
-                S_ISDIR(st.st_mode) ? "a folder" : "not a regular file");
-    else if (st.st_size == 0)
-        snprintf(why, CODEOBJ_WHY_MAX, "an empty file");
-    else {
-        *bytes = (size_t)st.st_size;
-        return fd;
-    }
-    if (fd >= 0)
-        close(fd);
-    return -1;
+static void read_mapped(const struct images_span *span, void *arg)
+{
+    struct opening *o = arg;
+
+    o->status = codeobj_read(span->data, span->bytes, o->out, o->why);
 }
 
 int codeobj_open(const char *path, struct codeobj *out, char why[CODEOBJ_WHY_MAX])
 {
-    size_t bytes = 0;
-    void *data;
-    int fd, status;
+    struct opening o = { .out = out, .why = why };
 
     memset(out, 0, sizeof(*out));
-    fd = open_file(path, &bytes, why);
-    if (fd < 0)
-        return -1;
-    data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED)
-        snprintf(why, CODEOBJ_WHY_MAX, "cannot be mapped: %s", strerror(errno));
-    close(fd);
-    if (data == MAP_FAILED)
-        return -1;
-    status = codeobj_read(data, bytes, out, why);
-    munmap(data, bytes);
-    return status;
+    if (images_with_file(path, read_mapped, &o, why) == 0)
+        return o.status;
+    codeobj_clear(out);
+    return -1;
+}
+
+void codeobj_tame(char *text)
+{
+    for (char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
 }
 
 bool codeobj_has(const struct codeobj_kernel *kernel, enum codeobj_kind kind)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * AMD code objects: what a GPU's ELF file says of itself. Which GPU it is for, and for
- * each kernel its arguments, the hidden ones too, and what it needs to run. Versions 3 to
- * 6 of the format; version 2, whose metadata is YAML, is recognised and refused.
+ * each kernel its arguments, the hidden ones too, and what it needs to run. Versions 2 to
+ * 6 of the format; the metadata of version 2 is YAML, msgpack afterwards.
  *
  * Needs libelf and msgpack-c at build time; without one codeobj_read() says so. Input may
  * be hostile: every count, offset and depth is checked before it is believed.
@@ -110,9 +110,11 @@ struct codeobj_target {
 };
 
 struct codeobj {
-    int version;                       /* of the format, 3 to 6 */
+    int version;                       /* of the format, 2 to 6 */
     struct codeobj_target target;      /* by e_flags */
     char declared[CODEOBJ_TARGET_MAX]; /* the metadata's target id; "" if it has none */
+    bool has_symbols;                  /* of its own functions: it is not stripped    */
+    bool makes_hostcall; /* functions that make one are among all symbols */
     size_t num_kernels;
     struct codeobj_kernel *kernels; /* in the metadata's order */
 };

@@ -12,11 +12,25 @@
 int codeobj_parse(const void *data, size_t bytes, struct codeobj *out,
         char why[CODEOBJ_WHY_MAX]);
 
+/** Text of files is in sentences: nothing of it may command a terminal. */
+void codeobj_tame(char *text);
+
 /**
  * The msgpack document of a note: kernels and declared target.
  * @param offset  of @p data in the file, for sentences
  */
 int codeobj_metadata(const void *data, size_t bytes, uint64_t offset,
         struct codeobj *out, char why[CODEOBJ_WHY_MAX]);
+
+/** The YAML document of a note of version 2: kernels. Offsets of arguments are computed from
+ *  sizes and alignments, as it has none. */
+int codeobj_yaml(const void *data, size_t bytes, uint64_t offset, struct codeobj *out,
+        char why[CODEOBJ_WHY_MAX]);
+
+/**
+ * Whether a symbol of that name is a function that makes a hostcall, or asks for one:
+ * assert, printf, malloc of the device libraries.
+ */
+bool codeobj_makes_hostcall(const char *name);
 
 #endif

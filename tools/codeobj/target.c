@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* e_flags of AMD's ELF files, and names of arguments' kinds. Numbers: LLVM's ELF.h. */
-#include "codeobj.h"
+#include "internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -97,4 +97,19 @@ const char *codeobj_kind_short(enum codeobj_kind kind)
 bool codeobj_kind_hidden(enum codeobj_kind kind)
 {
     return kind >= CODEOBJ_BLOCK_COUNT_X && kind <= CODEOBJ_HIDDEN_OTHER;
+}
+
+bool codeobj_makes_hostcall(const char *name)
+{
+    static const char *const beginnings[] = { "__assert_fail", "__assertfail",
+        "__ockl_call_host_function", "__ockl_devmem_request", "__ockl_dm_",
+        "__ockl_fprintf_", "__ockl_hostcall_", "__ockl_printf_",
+        "__ockl_sanitizer_report" };
+
+    if (name[0] != '_' || name[1] != '_')
+        return false;
+    for (size_t i = 0; i < sizeof(beginnings) / sizeof(*beginnings); i++)
+        if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return false;
 }

@@ -67,8 +67,10 @@ struct dr_access {
 void dr_read_launches(struct doctor *d);
 void dr_read_images(struct doctor *d);
 
-/** Targets of the machine's GPUs: whether @p target ("gfx1100") is one of them; DR_UNSURE
- *  if the text names none. */
+/** Whether one of the machine's GPUs runs code for @p target, "gfx1100" or "gfx11-generic";
+ *  DR_UNSURE if the text names none. */
 enum dr_answer dr_has_target(const struct doctor *d, const char *target);
+/** How well the GPU @p gpu runs code for @p target, 0 not at all: see image_fits(). */
+int dr_target_fits(const char *target, const char *gpu);
 
 #endif

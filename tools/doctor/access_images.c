@@ -5,10 +5,12 @@
  */
 #include "access.h"
 
+#include "images.h"
+
 #include <ctype.h>
 #include <string.h>
 
-#define IMAGES_MAX  256u
+#define LISTED_MAX  256u
 #define TARGETS_MAX 16u
 #define NAMES_MAX   64u
 
@@ -74,32 +76,44 @@ static void read_target(struct doctor *d, uint32_t line)
     }
 }
 
-/* KFD writes gfx90a as 90010: major, minor and step by hundreds. */
 static void targets_of_nodes(struct doctor *d)
 {
     for (uint32_t i = 0; i < d->pci->num_nodes; i++) {
         const struct dr_kfd_node *node = &d->pci->nodes[i];
-        const char *name;
+        char name[DR_TARGET_MAX];
 
         if (node->gfx_version <= 0)
             continue;
-        name = dr_printf(d, "gfx%u%x%x", (unsigned)(node->gfx_version / 10000),
-                (unsigned)(node->gfx_version / 100 % 100),
-                (unsigned)(node->gfx_version % 100));
+        dr_gfx_name(node, name);
         add_target(d, name, strlen(name), node->line);
     }
 }
 
+int dr_target_fits(const char *target, const char *gpu)
+{
+    struct codeobj_target code;
+    struct image_gpu asks;
+
+    if (!image_target_of(target, &code) || !image_gpu_of(gpu, &asks))
+        return 0;
+    return image_fits(&code, &asks);
+}
+
 enum dr_answer dr_has_target(const struct doctor *d, const char *target)
 {
-    const char *at = d->access->targets;
+    struct dr_span name;
+    size_t at = 0;
 
-    if (at[0] == 0)
+    if (d->access->targets[0] == 0)
         return DR_UNSURE;
-    while ((at = strstr(at, target)) != NULL) {
-        if (!isxdigit((unsigned char)at[strlen(target)]))
+    if (target[0] == 0)
+        return DR_YES;
+    while (dr_word(d->access->targets, &at, &name)) {
+        char gpu[DR_TARGET_MAX];
+
+        snprintf(gpu, sizeof(gpu), "%.*s", (int)name.length, name.at);
+        if (dr_target_fits(target, gpu) > 0)
             return DR_YES;
-        at++;
     }
     return DR_NO;
 }
@@ -122,8 +136,8 @@ static uint32_t image_index(struct doctor *d, const char *path, const char *targ
         if (strcmp(a->images[i].path, path) == 0 &&
                 strcmp(a->images[i].target, target) == 0)
             return i;
-    if (a->num_images == IMAGES_MAX)
-        return IMAGES_MAX - 1;
+    if (a->num_images == LISTED_MAX)
+        return LISTED_MAX - 1;
     m = DR_PUSH(d, a->images, a->num_images, a->room_images);
     m->path = dr_copy(d, path, strlen(path));
     m->target = dr_copy(d, target, strlen(target));

@@ -197,6 +197,13 @@ static void refuse_by_probe(struct doctor *d, uint32_t line)
         r->device = dr_printf(d, "device %.*s", (int)out[0].length, out[0].at);
 }
 
+/* What `motet probe --gate-kernels` repeats of the runtime's words: a line of its own says
+ * which kernel it was, and that is no library's. */
+static bool is_quoted(const char *text)
+{
+    return dr_has(text, "the runtime printed: ") || dr_has(text, "\"printed\": \"");
+}
+
 void dr_read_launches(struct doctor *d)
 {
     struct launches *l = dr_alloc(d, sizeof(*l));
@@ -208,7 +215,9 @@ void dr_read_launches(struct doctor *d)
             name_kernel(l, text, i);
             dr_known(d, i);
         }
-        if (dr_has(text, refused)) {
+        if (is_quoted(text)) {
+            dr_known(d, i);
+        } else if (dr_has(text, refused)) {
             refuse(d, l, i);
         } else if (dr_has(text, "AQL dispatch failed!") ||
                 dr_has(text, "Returned hipErrorIllegalState")) {

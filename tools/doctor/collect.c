@@ -13,20 +13,21 @@
 static const struct part {
     const char *name;
     void (*gather)(struct dr_gather *g);
+    bool of_gpus; /* says which GPUs there are, or of their way to host memory */
 } parts[] = {
-    { "system.txt", dr_gather_system },
-    { "pci.txt", dr_gather_pci },
-    { "config-space.txt", dr_gather_config_space },
-    { "kfd.txt", dr_gather_kfd },
-    { "slots.txt", dr_gather_slots },
-    { "dmesg.txt", dr_gather_kernel_log },
-    { "access.txt", dr_gather_access },
-    { "network.txt", dr_gather_network },
-    { "runtimes.txt", dr_gather_runtimes },
-    { "vfio.txt", dr_gather_vfio },
-    { "libraries.txt", dr_gather_libraries },
-    { "probes.txt", dr_gather_probes },
-    { NULL, dr_gather_vms },
+    { "system.txt", dr_gather_system, true },
+    { "pci.txt", dr_gather_pci, true },
+    { "config-space.txt", dr_gather_config_space, true },
+    { "kfd.txt", dr_gather_kfd, true },
+    { "slots.txt", dr_gather_slots, false },
+    { "dmesg.txt", dr_gather_kernel_log, true },
+    { "access.txt", dr_gather_access, false },
+    { "network.txt", dr_gather_network, false },
+    { "runtimes.txt", dr_gather_runtimes, false },
+    { "vfio.txt", dr_gather_vfio, false },
+    { "libraries.txt", dr_gather_libraries, false },
+    { "probes.txt", dr_gather_probes, false },
+    { NULL, dr_gather_vms, false },
 };
 
 bool dr_gather_live(const struct dr_gather *g)
@@ -84,6 +85,8 @@ void dr_collect(struct doctor *d, const char *root, struct dr_captures *out)
     g.host = dr_host_name(d, root);
     out->host = g.host;
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        if (out->only_gpus && !parts[i].of_gpus)
+            continue;
         if (parts[i].name == NULL) {
             parts[i].gather(&g);
             continue;

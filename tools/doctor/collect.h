@@ -22,6 +22,8 @@ struct dr_captures {
     uint32_t num, room;
     const char *host; /* the machine's name as it stands in the prompts */
     bool for_a_guest; /* before collecting: VFIO may be asked (collect_vfio.c) */
+    bool only_gpus;   /* before collecting: only which GPUs there are, and their way to
+                         host memory; asks no runtime */
 };
 
 /**

@@ -119,7 +119,7 @@ void dr_gather_libraries(struct dr_gather *g)
         dr_write_ls(g, f->path[i]);
     for (uint32_t i = 0; i < f->num; i++)
         if (dr_has(f->path[i], "librccl"))
-            (void)dr_write_images(g->out, dr_under(g, f->path[i]), f->path[i]);
+            dr_write_images(g->out, dr_under(g, f->path[i]), f->path[i]);
 }
 
 /* ---- probe records ---- */

@@ -101,15 +101,29 @@ bool dr_gathered(const struct dr_gather *g, unsigned vendor, const char *driver)
 /** Write the records of type 9 of an SMBIOS table as dmidecode prints them. */
 void dr_write_smbios_slots(FILE *out, const unsigned char *table, size_t bytes);
 
-/** What dr_write_images() met. */
-struct dr_images {
-    const char *why;  /* the file cannot be read; NULL if it can      */
-    size_t images;    /* lines that were written; 0: no code for GPUs */
-    size_t declaring; /* images with a kernel that declares a hostcall */
-    size_t unknown;   /* images that could not be told                */
+/** What the line of an image says, as access_images.c reads it. */
+struct dr_image_line {
+    const char *shown;  /* the file's name      */
+    const char *target; /* "" if it is not known */
+    const char *why;    /* the image could not be read; NULL: it was, and then: */
+    size_t kernels, declaring;
+    const char *const *names; /* of those that declare       */
+    size_t num_names, most;   /* how many of them are shown  */
 };
 
-/** Write what a file's code for AMD GPUs declares, a line an image; it is called @p shown. */
-struct dr_images dr_write_images(FILE *out, const char *path, const char *shown);
+/** Names of classic collectives stand first: verdicts depend on them. */
+void dr_write_image_line(FILE *out, const struct dr_image_line *line);
+
+/** Write what a file's code for AMD GPUs declares, a line an image, and a line for what
+ *  cannot be read; it is called @p shown. */
+void dr_write_images(FILE *out, const char *path, const char *shown);
+
+/** Whether every collective of RCCL's but those on registered windows goes through kernels
+ *  of this name, which may be mangled. */
+bool dr_is_classic(const char *kernel);
+
+/** Write text from a file, at most @p max bytes, which may neither end the line nor command
+ *  a terminal. */
+void dr_write_clean(FILE *out, const char *text, size_t max);
 
 #endif

@@ -73,42 +73,36 @@ static struct link runtime_of(const struct doctor *d, uint32_t device)
     return link;
 }
 
-/* The target of one GPU, if KFD says which it is: "gfx1100". */
-static bool target_of(const struct doctor *d, uint32_t device, char target[32])
-{
-    for (uint32_t i = 0; i < d->pci->num_nodes; i++) {
-        const struct dr_kfd_node *n = &d->pci->nodes[i];
-
-        if (n->device != device || n->gfx_version <= 0)
-            continue;
-        snprintf(target, 32, "gfx%d%x%x", (int)(n->gfx_version / 10000),
-                (unsigned)(n->gfx_version / 100 % 100),
-                (unsigned)(n->gfx_version % 100));
-        return true;
-    }
-    return false;
-}
-
-/* The image that this GPU loads from the collective library, or NULL. */
+/* The image that this GPU loads from the collective library: the one that fits best, else one
+ * that is not read; or NULL. */
 static const struct dr_image *image_of(const struct doctor *d, uint32_t device)
 {
     const struct dr_access *a = d->access;
-    const struct dr_image *unread = NULL;
-    char target[32];
-    const bool known = target_of(d, device, target);
+    const struct dr_image *unread = NULL, *loaded = NULL;
+    const struct dr_kfd_node *node = dr_gpu_node(d, device);
+    char target[DR_TARGET_MAX] = "";
+    int best = 0;
 
+    if (node != NULL)
+        dr_gfx_name(node, target);
     for (uint32_t i = 0; i < a->num_images; i++) {
         const struct dr_image *m = &a->images[i];
+        int fit = 0;
 
         if (!m->collective)
             continue;
         if (m->unreadable)
             unread = m;
-        else if (known && m->target[0] != 0 ? strcmp(m->target, target) == 0
-                                            : dr_has_target(d, m->target) != DR_NO)
-            return m;
+        else if (node != NULL && m->target[0] != 0)
+            fit = dr_target_fits(m->target, target);
+        else
+            fit = dr_has_target(d, m->target) != DR_NO;
+        if (fit > best) {
+            best = fit;
+            loaded = m;
+        }
     }
-    return unread;
+    return loaded != NULL ? loaded : unread;
 }
 
 /* Yes: it declares none. */

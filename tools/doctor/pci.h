@@ -112,6 +112,14 @@ struct dr_pci_device *dr_pci_device(struct doctor *d, uint32_t machine, const ch
 /** Its index, or DR_NONE. */
 uint32_t dr_pci_find(const struct doctor *d, uint32_t machine, const char *bdf);
 
+/** KFD's node of the GPU @p device, if its target is known; NULL else. */
+const struct dr_kfd_node *dr_gpu_node(const struct doctor *d, uint32_t device);
+/** Bytes of a target's name. */
+#define DR_TARGET_MAX 32
+/** "gfx90a" of a node whose version is known: KFD writes 90010, major, minor and step by
+ *  hundreds. */
+void dr_gfx_name(const struct dr_kfd_node *node, char target[DR_TARGET_MAX]);
+
 /** A GPU or accelerator by class and vendor: 1002, 10de, 1d94, 1ed5. */
 bool dr_is_gpu(const struct dr_pci_device *device);
 

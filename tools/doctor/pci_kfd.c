@@ -185,6 +185,21 @@ const struct dr_kfd_node *dr_kfd_node(const struct doctor *d, uint32_t machine,
     return NULL;
 }
 
+const struct dr_kfd_node *dr_gpu_node(const struct doctor *d, uint32_t device)
+{
+    for (uint32_t i = 0; i < d->pci->num_nodes; i++)
+        if (d->pci->nodes[i].device == device && d->pci->nodes[i].gfx_version > 0)
+            return &d->pci->nodes[i];
+    return NULL;
+}
+
+void dr_gfx_name(const struct dr_kfd_node *node, char target[DR_TARGET_MAX])
+{
+    snprintf(target, DR_TARGET_MAX, "gfx%u%x%x", (unsigned)(node->gfx_version / 10000),
+            (unsigned)(node->gfx_version / 100 % 100),
+            (unsigned)(node->gfx_version % 100));
+}
+
 static bool is_gpu_node(const struct dr_kfd_node *n)
 {
     return n->simds > 0 || n->gfx_version > 0;

@@ -91,6 +91,7 @@ static uint32_t gfx12(const struct doctor *d)
                         dr_scan(text, "%<gfx1201%>", NULL)) &&
                 !dr_has(text, ".kpack") && !dr_has(text, "offload") &&
                 !dr_has(text, "hipv4-") && !dr_has(text, "hostcall") &&
+                !dr_has(text, ": unknown: ") &&
                 (d->lines[i].flags & (DR_COMMAND | DR_REMARK)) == 0)
             return i;
     }
@@ -361,14 +362,57 @@ static void needs_hostcall(struct doctor *d, const struct dr_image *m)
 static void hostcall_unknown(struct doctor *d, const struct dr_image *m)
 {
     struct dr_finding *f = dr_found(d, DR_RCCL_HOSTCALL_UNKNOWN, "%s", m->path);
+    const char *name = m->path[0] != 0 ? m->path : "the collective library";
+    struct dr_span why[2];
 
-    dr_say(d, f,
-            "The device code of %s is compressed or lies in a file of its own, and "
-            "nothing in the text has read it: whether it declares a hostcall is open. "
-            "A "
-            "count of 0 by strings says nothing.",
-            m->path[0] != 0 ? m->path : "the collective library");
+    if (dr_scan(d->lines[m->line].text, ": unknown: %*", why))
+        dr_say(d, f,
+                "Device code of %s could not be read, so whether it declares a "
+                "hostcall is "
+                "open: %.*s.",
+                name, (int)why[0].length, why[0].at);
+    else
+        dr_say(d, f,
+                "The device code of %s is compressed or lies in a file of its own, and "
+                "nothing in the text has read it: whether it declares a hostcall is "
+                "open. "
+                "A count of 0 by strings says nothing.",
+                name);
     dr_because(d, f, m->line);
+}
+
+/* Whether the file has an image that the GPU takes before this one. */
+static bool is_passed_over(const struct doctor *d, const struct dr_image *m,
+        const char *gpu)
+{
+    const int fit = dr_target_fits(m->target, gpu);
+
+    for (uint32_t i = 0; i < d->access->num_images; i++) {
+        const struct dr_image *other = &d->access->images[i];
+
+        if (strcmp(other->path, m->path) == 0 &&
+                dr_target_fits(other->target, gpu) > fit)
+            return true;
+    }
+    return fit == 0;
+}
+
+/* Whether a GPU of the machine loads it, or may: its target is not in the text. */
+static bool may_be_loaded(const struct doctor *d, const struct dr_image *m)
+{
+    struct dr_span word;
+    size_t at = 0;
+
+    if (dr_has_target(d, "") == DR_UNSURE || m->target[0] == 0)
+        return true;
+    while (dr_word(d->access->targets, &at, &word)) {
+        char gpu[DR_TARGET_MAX];
+
+        snprintf(gpu, sizeof(gpu), "%.*s", (int)word.length, word.at);
+        if (!is_passed_over(d, m, gpu))
+            return true;
+    }
+    return false;
 }
 
 void dr_rule_hostcall_images(struct doctor *d)
@@ -380,7 +424,7 @@ void dr_rule_hostcall_images(struct doctor *d)
         const struct dr_image *m = &a->images[i];
 
         read = read || (m->collective && !m->unreadable);
-        if (m->collective && m->declaring > 0 && dr_has_target(d, m->target) != DR_NO)
+        if (m->collective && m->declaring > 0 && may_be_loaded(d, m))
             needs_hostcall(d, m);
     }
     for (uint32_t i = 0; i < a->num_images && !read; i++)

@@ -2,25 +2,17 @@
 /* Host memory, and the choice between backends: see backend.h. */
 #include "backend.h"
 
+#include "apart.h"
 #include "cmd.h"
 
-#include "base/clock.h"
 #include "kernels/images.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 /* How long a driver may take to say what devices it has. */
 #define PROBE_S 120
-/* How long what is killed may take to be gone. */
-#define KILL_S 2
 
 /* ---------------------------------------------------------------------- CPU */
 
@@ -94,69 +86,50 @@ const struct backend backend_cpu = {
 
 /* ------------------------------------------------------------------- choice */
 
-/* Wait for @p pid for @p seconds at most. Whether it is gone. */
-static bool gone_within(pid_t pid, unsigned seconds, int *status)
-{
-    const struct timespec nap = { .tv_nsec = 2000000 };
-    uint64_t limit = motet_now_ns() + seconds * MOTET_NS_PER_S;
+/* Asks a driver in the process that apart_run() gave it. */
+struct question {
+    const struct backend *backend;
+    struct backend_facts facts;
+};
 
-    while (waitpid(pid, status, WNOHANG) == 0) {
-        if (motet_now_ns() > limit)
-            return false;
-        nanosleep(&nap, NULL);
-    }
-    return true;
+static void describe(void *shared)
+{
+    struct question *q = shared;
+    const char *why = q->backend->describe(&q->facts);
+
+    if (why == NULL)
+        return;
+    q->facts.devices = 0;
+    snprintf(q->facts.why, sizeof(q->facts.why), "%s", why);
 }
 
-/* Why @p pid did not end by itself, well; NULL if it did. A process that a driver holds in
- * the kernel outlives even SIGKILL. */
-static const char *ended_badly(pid_t pid)
+/* Ask a driver in a process of its own: this one must be able to fork afterwards. Whether
+ * it answered. */
+static bool look(const struct backend *backend, struct backend_facts *out)
 {
-    int status = -1;
-
-    if (gone_within(pid, PROBE_S, &status))
-        return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FINE
-                ? NULL
-                : "the driver crashed";
-    kill(pid, SIGKILL);
-    if (gone_within(pid, KILL_S, &status))
-        return "the driver did not answer in time";
-    return "the driver did not answer in time, and its process cannot be ended";
-}
-
-/* Ask a driver in a process of its own: this one must be able to fork afterwards. */
-static void look(const struct backend *backend, struct backend_facts *out)
-{
-    const char *bad;
-    struct backend_facts *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t pid;
+    static const char *const bad[] = {
+        [APART_CRASHED] = "the driver crashed",
+        [APART_LATE] = "the driver did not answer in time",
+        [APART_STUCK] =
+                "the driver did not answer in time, and its process cannot be ended",
+        [APART_FAILED] = "no process that looks could be started",
+    };
+    struct question *q = apart_memory(sizeof(*q));
+    enum apart how;
 
     memset(out, 0, sizeof(*out));
-    if (shared == MAP_FAILED) {
+    if (q == NULL) {
         snprintf(out->why, sizeof(out->why), "no memory to look for devices");
-        return;
+        return false;
     }
-    fflush(stdout);
-    fflush(stderr);
-    pid = fork();
-    if (pid == 0) {
-        const char *why = backend->describe(shared);
-
-        if (why != NULL) {
-            shared->devices = 0;
-            snprintf(shared->why, sizeof(shared->why), "%s", why);
-        }
-        _exit(EXIT_FINE);
-    }
-    if (pid < 0)
-        snprintf(out->why, sizeof(out->why), "start a process that looks: %s",
-                strerror(errno));
-    else if ((bad = ended_badly(pid)) != NULL)
-        snprintf(out->why, sizeof(out->why), "%s", bad);
+    q->backend = backend;
+    how = apart_run(describe, q, PROBE_S);
+    if (how == APART_FINE)
+        *out = q->facts;
     else
-        *out = *shared;
-    munmap(shared, sizeof(*shared));
+        snprintf(out->why, sizeof(out->why), "%s", bad[how]);
+    apart_free(q, sizeof(*q));
+    return how == APART_FINE;
 }
 
 static int agree(const char *command, const char *kind)
@@ -177,9 +150,10 @@ static bool is_any(const char *word)
     return word == NULL || *word == 0 || strcmp(word, "auto") == 0;
 }
 
-/* The first kind of GPU of which there is one; of the others @p why says what is wrong. */
+/* The first kind of GPU of which there is one; of the others @p why says what is wrong.
+ * *silent: a driver did not say whether there are any. */
 static bool find_gpu(const char *word, struct backend_choice *out, char *why,
-        size_t bytes)
+        size_t bytes, bool *silent)
 {
     bool any = is_any(word) || strcmp(word, "gpu") == 0;
     size_t n = 0;
@@ -187,7 +161,7 @@ static bool find_gpu(const char *word, struct backend_choice *out, char *why,
     for (size_t i = 0; i < NUM_GPUS; i++) {
         if (!any && strcmp(word, gpus[i]->name) != 0)
             continue;
-        look(gpus[i], &out->facts);
+        *silent |= !look(gpus[i], &out->facts);
         if (out->facts.devices > 0) {
             out->backend = gpus[i];
             return true;
@@ -212,11 +186,15 @@ int backend_choose(const char *command, const char *word, bool host_memory,
         struct backend_choice *out)
 {
     char why[2200] = "";
+    bool silent = false;
 
     memset(out, 0, sizeof(*out));
     out->backend = &backend_cpu;
+    if (host_memory && !is_any(word) && strcmp(word, "cpu") != 0)
+        return cmd_usage_error(command,
+                "--host-memory has ranks on CPUs, so the device cannot be '%s'", word);
     if (host_memory)
-        return word != NULL ? agree(command, word) : -1;
+        return agree(command, "cpu");
     if (word == NULL)
         word = getenv("MOTET_DEVICE");
     if (!is_any(word) && strcmp(word, "cpu") == 0)
@@ -224,8 +202,13 @@ int backend_choose(const char *command, const char *word, bool host_memory,
     if (!is_any(word) && !is_known(word))
         return cmd_error(command, EXIT_USAGE,
                 "the device is '%s', need auto, cpu, cuda or hip", word);
-    if (find_gpu(word, out, why, sizeof(why)))
+    if (find_gpu(word, out, why, sizeof(why), &silent))
         return agree(command, out->backend->name);
+    /* Another time the driver may answer: a rank that asks it then would be on a GPU that
+     * nobody here knows of. */
+    if (is_any(word) && silent)
+        return cmd_error(command, EXIT_UNDECIDED, "%s; --device cpu has ranks on CPUs",
+                why);
     if (is_any(word))
         return -1; /* the library's own rule then says what its ranks are */
     return cmd_error(command, EXIT_UNDECIDED, "%s", why);

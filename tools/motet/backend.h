@@ -62,6 +62,9 @@ struct backend {
     const char *(*stream_create)(const struct library *lib, void **out);
     void (*stream_destroy)(const struct library *lib, void *stream);
     const char *(*stream_wait)(const struct library *lib, void *stream);
+    /** What the runtime remembers of this thread's earlier calls, and forgets with this
+     * one; NULL where a runtime remembers nothing. */
+    const char *(*last_error)(void);
 
     /* Marks on a stream, and the time between two; NULL where there are none. */
     const char *(*mark_create)(void **out);
@@ -89,7 +92,8 @@ struct backend_choice {
 /**
  * Choose by @p word, what --device says (NULL: by MOTET_DEVICE), and set MOTET_DEVICE to
  * what was found, so that the ranks' library agrees. Looks for GPUs in a process of its
- * own. @p host_memory: the library takes host memory, whatever the machine has.
+ * own. @p host_memory: the library takes host memory, so the ranks are on CPUs whatever
+ * the machine has, and a @p word for a GPU is wrong usage.
  * @return −1: go on; otherwise an exit code, after saying why.
  */
 int backend_choose(const char *command, const char *word, bool host_memory,

@@ -210,6 +210,11 @@ static const char *hip_bind(int ordinal)
     return bind(&gpu_vendor_hip, ordinal);
 }
 
+static const char *hip_last_error(void)
+{
+    return gpu_vendor_hip.last_error();
+}
+
 /* -------------------------------------------------------------------- memory */
 
 static const char *gpu_alloc(void **out, size_t bytes)
@@ -344,4 +349,5 @@ const struct backend backend_hip = { .name = "hip",
     .allocator = "hipMalloc",
     .bind = hip_bind,
     .describe = hip_describe,
+    .last_error = hip_last_error,
     SHARED_CALLS };

@@ -67,6 +67,8 @@ struct gpu_vendor {
     const char *(*device)(int ordinal, int *device_out);
     /** Identity and target; name and place are filled in. */
     const char *(*describe)(int device, struct backend_device *out);
+    /** As in backend.h; NULL if it has none. */
+    const char *(*last_error)(void);
     /** In either direction, on @p stream. */
     const char *(*copy)(void *to, const void *from, size_t bytes, void *stream);
 };

@@ -15,6 +15,7 @@ static struct {
     const char *(*hipGetErrorName)(hipError_t error);
     const char *(*hipGetErrorString)(hipError_t error);
     hipError_t (*hipSetDevice)(int ordinal);
+    hipError_t (*hipGetLastError)(void);
     hipError_t (*hipMemcpyAsync)(void *to, const void *from, size_t bytes,
             hipMemcpyKind kind, hipStream_t stream);
     /* One of the two: the properties before and since ROCm 6. */
@@ -46,6 +47,8 @@ static const char *hip_take(void *handle)
     if (bad == NULL)
         bad = gpu_take(handle, "hipSetDevice", &hip.hipSetDevice);
     if (bad == NULL)
+        bad = gpu_take(handle, "hipGetLastError", &hip.hipGetLastError);
+    if (bad == NULL)
         bad = gpu_take(handle, "hipMemcpyAsync", &hip.hipMemcpyAsync);
     *(void **)(&hip.hipGetDevicePropertiesR0600) =
             dlsym(handle, "hipGetDevicePropertiesR0600");
@@ -62,6 +65,16 @@ static const char *hip_error(int code, const char **text_out)
 static const char *hip_bind(int ordinal)
 {
     return gpu_said("hipSetDevice", (int)hip.hipSetDevice(ordinal));
+}
+
+/* Two answers of theirs that are no failure stay behind as errors, too. */
+static const char *hip_last_error(void)
+{
+    hipError_t error = hip.hipGetLastError();
+
+    if (error == hipErrorNotReady || error == hipErrorPeerAccessAlreadyEnabled)
+        return NULL;
+    return gpu_said("hipGetLastError", (int)error);
 }
 
 /* 60241133 is 6.2.41133. */
@@ -115,5 +128,6 @@ const struct gpu_vendor gpu_vendor_hip = {
     .version = hip_version,
     .device = hip_device,
     .describe = hip_describe,
+    .last_error = hip_last_error,
     .copy = hip_copy,
 };

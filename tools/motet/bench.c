@@ -3,6 +3,7 @@
 #include "bench.h"
 
 #include "cmd.h"
+#include "serving.h"
 #include "text.h"
 
 #include <errno.h>
@@ -95,6 +96,47 @@ static int prepare(struct bench *b)
     return code == EXIT_FINE ? least_bandwidth(b) : code;
 }
 
+/* Of ranks_plan. */
+static int look(void *arg)
+{
+    const struct bench *b = arg;
+
+    return serving_refuse("bench", b->options.serving_anyway);
+}
+
+/* On GPUs, or a library may. */
+static bool launches(const struct bench *b)
+{
+    return b->place.facts.devices > 0 ||
+            (b->lib_path[0] != 0 && library_may_launch(b->lib_path)) ||
+            (b->vs_path[0] != 0 && library_may_launch(b->vs_path));
+}
+
+/* Run the ranks; on GPUs nobody else computes there, and it is written down. */
+static int run(struct bench *b, struct ranks_plan *plan)
+{
+    const struct bench_options *o = &b->options;
+    char stage[2 * PATH_MAX + 64];
+    struct ranks_end end;
+    int code;
+
+    if (!launches(b))
+        return ranks_run(plan, bench_body, b);
+    snprintf(stage, sizeof(stage), "%s, %s%s%s", b->place.backend->name,
+            o->lib != NULL ? b->lib_path : "built in", o->vs != NULL ? " against " : "",
+            o->vs != NULL ? b->vs_path : "");
+    code = serving_enter("bench", stage, o->serving_anyway);
+    if (code >= 0)
+        return code;
+    plan->look = look;
+    plan->look_arg = b;
+    plan->end = &end;
+    code = ranks_run(plan, bench_body, b);
+    if (!end.left)
+        serving_end("bench", stage);
+    return code;
+}
+
 int cmd_bench(int argc, char **argv)
 {
     struct ranks_plan plan = { .command = "bench" };
@@ -114,7 +156,7 @@ int cmd_bench(int argc, char **argv)
         plan.teams = b->teams ? 2 : 1;
         plan.place = &b->place;
         plan.stall_s = (unsigned)b->options.timeout_s;
-        code = ranks_run(&plan, bench_body, b);
+        code = run(b, &plan);
     }
     close_results(b);
     free(b);

@@ -55,7 +55,7 @@ struct bench_options {
     int unalign;      /* -u: index of the first element */
     int timeout_s;    /* −1 not said */
     int rounds;
-    bool use_malloc, host_memory;
+    bool use_malloc, host_memory, serving_anyway;
     const char *lib, *vs, *device;
     const char *
             vs_env[BENCH_LIST_MAX]; /* NAME=VALUE, for the second library's processes */

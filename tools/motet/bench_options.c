@@ -27,6 +27,8 @@ static const char help[] =
         "  -t, --nthreads N     threads in each process (default 1)\n"
         "  -g, --ngpus N        ranks that each thread drives (default 1)\n"
         "      --device KIND    cpu, cuda, hip, or auto: GPUs if there are any (default)\n"
+        "      --serving-anyway run although other processes compute on GPUs of this host,\n"
+        "                       or this did not come back the last time\n"
         "Sizes\n"
         "  -b, --minbytes SIZE  smallest, as in 8, 4K, 1M (default 8)\n"
         "  -e, --maxbytes SIZE  largest (default 64M)\n"
@@ -62,7 +64,7 @@ static const char help[] =
         "      --malloc         no buffers by ncclMemAlloc\n"
         "Libraries\n"
         "      --lib PATH       measure this library with the NCCL ABI (default: built in);\n"
-        "                       nccl is NVIDIA's, wherever it is\n"
+        "                       nccl is NVIDIA's and rccl AMD's, as motet lib finds them\n"
         "      --vs PATH        measure a second one too, in turns; adds its time, the\n"
         "                       ratio and the spread of the first's times. self is the\n"
         "                       first once more\n"
@@ -98,7 +100,8 @@ enum {
     OPT_TIMING,
     OPT_BUFFERS,
     OPT_VS_ENV,
-    OPT_EXPLAIN
+    OPT_EXPLAIN,
+    OPT_SERVING_ANYWAY
 };
 
 static const char short_options[] =
@@ -139,6 +142,7 @@ static const struct option long_options[] = {
     { "rounds", required_argument, NULL, OPT_ROUNDS },
     { "explain", no_argument, NULL, OPT_EXPLAIN },
     { "host-memory", no_argument, NULL, OPT_HOST_MEMORY },
+    { "serving-anyway", no_argument, NULL, OPT_SERVING_ANYWAY },
     { "json", required_argument, NULL, 'J' },
     { "output_file", required_argument, NULL, 'J' },
     { "csv", required_argument, NULL, OPT_CSV },
@@ -374,6 +378,7 @@ static int take_option(struct bench_options *o, int c, char **argv)
     case OPT_EXPLAIN: o->explain = true; return -1;
     case OPT_MALLOC: o->use_malloc = true; return -1;
     case OPT_HOST_MEMORY: o->host_memory = true; return -1;
+    case OPT_SERVING_ANYWAY: o->serving_anyway = true; return -1;
     case 'h': return cmd_help(help);
     default: return cmd_bad_option("bench", c, argv);
     }

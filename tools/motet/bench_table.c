@@ -7,6 +7,8 @@
 
 #include "host.h"
 
+#include "find/find.h"
+
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -37,7 +39,7 @@ static void print_library(FILE *out, const char *what, const struct library *lib
 
     fprintf(out, "# %-7s %s%s\n", what, lib->path, lib->linked ? " (built in)" : "");
     fprintf(out, "#         version %s, sha256 %s\n",
-            library_version_text(lib->version, version, sizeof(version)), lib->sha256);
+            motet_find_version(lib->version, version, sizeof(version)), lib->sha256);
 }
 
 static void print_libraries(const struct bench *b)

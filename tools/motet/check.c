@@ -6,6 +6,7 @@
  */
 #include "check.h"
 
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -53,21 +54,24 @@ static int bias_of(const struct format *f)
     return (1 << (f->exponent - 1)) - (f->fnuz ? 0 : 1);
 }
 
+/* From the bits of the double, since millions are encoded: its fraction is cut to that of
+ * the type, and a carry goes where it belongs, into the exponent. */
 static unsigned encode_small(const struct format *f, double value)
 {
-    unsigned sign = signbit(value) ? 1u << (f->exponent + f->fraction) : 0;
+    unsigned sign = signbit(value) ? 1u << (f->exponent + f->fraction) : 0, stored;
+    int shift = DBL_MANT_DIG - 1 - f->fraction, e;
     double magnitude = fabs(value);
-    int e, stored;
-    double fraction;
+    uint64_t bits;
 
     if (magnitude == 0)
         return f->fnuz ? 0 : sign;
-    e = ilogb(magnitude);
+    memcpy(&bits, &magnitude, sizeof(bits));
+    e = (int)(bits >> (DBL_MANT_DIG - 1)) - (DBL_MAX_EXP - 1);
     if (e < 1 - bias_of(f))
         return sign | (unsigned)lrint(ldexp(magnitude, bias_of(f) - 1 + f->fraction));
-    fraction = ldexp(magnitude, f->fraction - e) - ldexp(1, f->fraction);
-    stored = e + bias_of(f);
-    return sign | ((unsigned)stored << f->fraction) | (unsigned)lrint(fraction);
+    bits &= (1ull << (DBL_MANT_DIG - 1)) - 1;
+    stored = (unsigned)(e + bias_of(f)) << f->fraction;
+    return sign | (stored + (unsigned)((bits + (1ull << (shift - 1))) >> shift));
 }
 
 static float decode_small(const struct format *f, unsigned bits)
@@ -298,13 +302,19 @@ static size_t run_parts(const struct part *whole)
     return wrong;
 }
 
-static size_t fill_part(const struct part *p)
+/* Elements first … first + n − 1 of a part, counted within it. */
+static void fill_some(const struct part *p, size_t first, size_t n, unsigned char *out)
 {
     size_t bytes = motet_type_table[p->check->type].bytes;
 
-    for (size_t i = 0; i < p->count; i++)
-        check_encode(p->check->type, input(p->check, p->rank, p->first + i),
-                p->buf + i * bytes);
+    for (size_t i = 0; i < n; i++)
+        check_encode(p->check->type, input(p->check, p->rank, p->first + first + i),
+                out + i * bytes);
+}
+
+static size_t fill_part(const struct part *p)
+{
+    fill_some(p, 0, p->count, p->buf);
     return 0;
 }
 
@@ -324,11 +334,17 @@ void check_fill(const struct check *c, void *buf, size_t count, int rank,
 static size_t moved_part(const struct part *p)
 {
     size_t bytes = motet_type_table[p->check->type].bytes, wrong = 0;
-    unsigned char expected[8];
+    unsigned char expected[8 * BLOCK];
 
-    for (size_t i = 0; i < p->count; i++) {
-        check_encode(p->check->type, input(p->check, p->rank, p->first + i), expected);
-        wrong += memcmp(p->buf + i * bytes, expected, bytes) != 0;
+    for (size_t done = 0; done < p->count; done += BLOCK) {
+        size_t n = p->count - done < BLOCK ? p->count - done : BLOCK;
+        const unsigned char *got = p->buf + done * bytes;
+
+        fill_some(p, done, n, expected);
+        if (memcmp(got, expected, n * bytes) == 0)
+            continue;
+        for (size_t i = 0; i < n; i++)
+            wrong += memcmp(got + i * bytes, expected + i * bytes, bytes) != 0;
     }
     return wrong;
 }
@@ -404,11 +420,26 @@ static size_t wrong_integers(const struct check *c, const unsigned char *from, s
     return wrong;
 }
 
-/* Largest error allowed for a result near @p result. */
-static double bound(const struct check *c, double result, double magnitude)
+/* What errors are measured by: half of the last place, of 1 and of the smallest number
+ * that is not rounded away. */
+struct unit {
+    double of_one, least;
+};
+
+static struct unit unit_of(motet_type type)
 {
-    const struct format *f = &formats[c->type];
-    double unit = ldexp(1, -f->fraction - 1), n = c->nranks;
+    const struct format *f = &formats[type];
+    double of_one = ldexp(1, -f->fraction - 1);
+
+    return (struct unit){ of_one,
+        is_small_float(type) ? ldexp(of_one, 1 - bias_of(f)) : 0 };
+}
+
+/* Largest error allowed for a result near @p result. */
+static double bound(const struct check *c, const struct unit *unit, double result,
+        double magnitude)
+{
+    double n = c->nranks;
 
     if (c->redop == MOTET_MAX || c->redop == MOTET_MIN)
         return 0;
@@ -416,17 +447,15 @@ static double bound(const struct check *c, double result, double magnitude)
         magnitude = fabs(result);
     else if (c->redop == MOTET_AVG)
         magnitude /= n;
-    if (!is_small_float(c->type))
-        return 2 * (n + 1) * unit * magnitude;
-    if (c->rounds_each_step)
-        return 2 * (n + 1) * unit * magnitude;
-    return fmax(unit * fabs(result), ldexp(unit, 1 - bias_of(f))) +
-            n * ldexp(1, -24) * magnitude;
+    if (!is_small_float(c->type) || c->rounds_each_step)
+        return 2 * (n + 1) * unit->of_one * magnitude;
+    return fmax(unit->of_one * fabs(result), unit->least) + n * 0x1p-24 * magnitude;
 }
 
 static size_t wrong_floats(const struct check *c, const unsigned char *from, size_t n,
         const double *result, const double *magnitude)
 {
+    const struct unit unit = unit_of(c->type);
     double got[BLOCK];
     size_t wrong = 0;
 
@@ -435,7 +464,7 @@ static size_t wrong_floats(const struct check *c, const unsigned char *from, siz
         double expected = c->redop == MOTET_AVG ? result[i] / c->nranks : result[i];
 
         /* written so that a NaN is wrong */
-        if (!(fabs(got[i] - expected) <= bound(c, expected, magnitude[i])))
+        if (!(fabs(got[i] - expected) <= bound(c, &unit, expected, magnitude[i])))
             wrong++;
     }
     return wrong;

@@ -25,6 +25,18 @@ void doctor_live(struct doctor *d, bool for_a_guest)
     dr_add_captures(d, &captures);
 }
 
+struct doctor *doctor_live_gpus(void)
+{
+    const char *root = getenv("MOTET_HOST_ROOT");
+    struct dr_captures captures = { .only_gpus = true };
+    struct doctor *d = doctor_new();
+
+    dr_collect(d, root != NULL ? root : "", &captures);
+    dr_add_captures(d, &captures);
+    doctor_judge(d);
+    return d;
+}
+
 /* ---- summary ---- */
 
 /* The value of the first line that begins so; "" if there is none. */
@@ -139,25 +151,29 @@ static bool write_archive(const char *path, const struct dr_captures *captures)
     return ok;
 }
 
-int doctor_live_collect(struct doctor *d, const char *path, bool keep_names)
+void doctor_live_gather(struct doctor *d, struct dr_captures *out)
 {
-    struct dr_captures captures = { 0 };
+    dr_collect(d, "", out);
+    add_unread(d, out);
+}
+
+int doctor_live_write(const char *command, struct doctor *d,
+        struct dr_captures *captures, const char *path, bool keep_names)
+{
     struct dr_scrub scrub = { .d = d };
     uint64_t bytes = 0;
     char size[32];
 
-    dr_collect(d, "", &captures);
-    add_unread(d, &captures);
     if (!keep_names) {
         dr_scrub_own_names(&scrub);
-        dr_scrub_captures(&scrub, &captures);
+        dr_scrub_captures(&scrub, captures);
     }
-    if (!write_archive(path, &captures))
-        return cmd_error("doctor", EXIT_UNDECIDED, "write '%s': %s", path,
+    if (!write_archive(path, captures))
+        return cmd_error(command, EXIT_UNDECIDED, "write '%s': %s", path,
                 strerror(errno));
-    for (uint32_t i = 0; i < captures.num; i++)
-        bytes += captures.list[i].bytes;
-    fprintf(stderr, "%s: %u captures, %s; %s\n", path, captures.num,
+    for (uint32_t i = 0; i < captures->num; i++)
+        bytes += captures->list[i].bytes;
+    fprintf(stderr, "%s: %u captures, %s; %s\n", path, captures->num,
             text_from_bytes(bytes, size, sizeof(size)),
             keep_names
                     ? "with all names"
@@ -166,4 +182,12 @@ int doctor_live_collect(struct doctor *d, const char *path, bool keep_names)
     for (uint32_t i = 0; i < d->num_unread; i++)
         fprintf(stderr, "not read: %s: %s\n", d->unread[i].source, d->unread[i].why);
     return EXIT_FINE;
+}
+
+int doctor_live_collect(struct doctor *d, const char *path, bool keep_names)
+{
+    struct dr_captures captures = { 0 };
+
+    doctor_live_gather(d, &captures);
+    return doctor_live_write("doctor", d, &captures, path, keep_names);
 }

@@ -3,6 +3,14 @@
 #ifndef MOTET_TOOLS_KERNELS_H
 #define MOTET_TOOLS_KERNELS_H
 
+#include <stdint.h>
+
+/**
+ * The next hidden kind of argument after @p kind (-1: the first) in a set of 1 << kind; of
+ * those with one short name the first. -1: none is left.
+ */
+int kernels_next_hidden(uint64_t kinds, int kind);
+
 /** motet kernels build: argv[0] is "build". Returns an exit code. */
 int kernels_build(int argc, char **argv);
 

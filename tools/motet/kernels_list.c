@@ -5,6 +5,7 @@
 #include "kernels.h"
 
 #include "codeobj.h"
+#include "gather.h"
 
 #include <getopt.h>
 #include <stdbool.h>
@@ -25,22 +26,19 @@ static const char help[] =
         "Exit status: 0 fine, 2 a file could not be read, 64 usage.\n";
 /* clang-format on */
 
-/* Names come from files: nothing of them may command a terminal. */
 static void print_name(const char *name)
 {
-    for (; *name != 0; name++)
-        putchar((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name);
+    dr_write_clean(stdout, name, CODEOBJ_NAME_MAX);
 }
 
-/* The next kind after @p kind that @p kernel has hidden and that is not named yet. */
-static int next_hidden(const struct codeobj_kernel *kernel, int kind)
+int kernels_next_hidden(uint64_t kinds, int kind)
 {
     const char *last = kind >= 0 ? codeobj_kind_short((enum codeobj_kind)kind) : "";
 
     for (kind++; kind < CODEOBJ_NUM_KINDS; kind++) {
         enum codeobj_kind k = (enum codeobj_kind)kind;
 
-        if (codeobj_kind_hidden(k) && codeobj_has(kernel, k) &&
+        if (codeobj_kind_hidden(k) && (kinds >> kind & 1) != 0 &&
                 strcmp(codeobj_kind_short(k), last) != 0)
             return kind;
     }
@@ -55,7 +53,8 @@ static void print_kernel(const struct codeobj_kernel *k)
             k->scratch_bytes, k->dynamic_stack ? "+" : " ", k->wavefront, k->sgprs,
             k->vgprs, k->agprs, k->sgpr_spills + k->vgpr_spills);
     print_name(k->name);
-    for (int kind = next_hidden(k, -1); kind >= 0; kind = next_hidden(k, kind)) {
+    for (int kind = kernels_next_hidden(k->kinds, -1); kind >= 0;
+            kind = kernels_next_hidden(k->kinds, kind)) {
         printf("%s%s", before, codeobj_kind_short((enum codeobj_kind)kind));
         before = ", ";
     }

@@ -46,10 +46,10 @@ static const char *take_symbols(struct library *lib)
     return missing;
 }
 
-bool library_is_motet(const char *path)
+bool library_holds(const char *path, const char *text)
 {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool found = false;
     void *map;
 
@@ -58,8 +58,7 @@ bool library_is_motet(const char *path)
     if (fstat(fd, &st) == 0 && st.st_size > 0) {
         map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (map != MAP_FAILED) {
-            found = memmem(map, (size_t)st.st_size, motet_mark,
-                            sizeof(motet_mark) - 1) != NULL;
+            found = memmem(map, (size_t)st.st_size, text, strlen(text)) != NULL;
             munmap(map, (size_t)st.st_size);
         }
     }
@@ -67,12 +66,18 @@ bool library_is_motet(const char *path)
     return found;
 }
 
-static void describe(struct library *lib)
+bool library_is_motet(const char *path)
 {
-    if (sha256_file(lib->path, lib->sha256) != 0)
-        snprintf(lib->sha256, sizeof(lib->sha256), "unreadable");
-    lib->streams = lib->stream_create != NULL && lib->stream_destroy != NULL &&
-            lib->stream_synchronize != NULL;
+    return library_holds(path, motet_mark);
+}
+
+bool library_may_launch(const char *name)
+{
+    if (access(name, R_OK) != 0)
+        return true;
+    if (library_is_motet(name))
+        return false;
+    return library_holds(name, ".nv_fatbin") || library_holds(name, ".hip_fatbin");
 }
 
 static int open_file(struct library *lib, const char *name, char *why, size_t why_bytes)
@@ -99,7 +104,7 @@ static int open_file(struct library *lib, const char *name, char *why, size_t wh
     return 0;
 }
 
-int library_open(struct library *lib, const char *name, char *why, size_t why_bytes)
+int library_load(struct library *lib, const char *name, char *why, size_t why_bytes)
 {
     ncclResult_t result;
 
@@ -113,7 +118,8 @@ int library_open(struct library *lib, const char *name, char *why, size_t why_by
     } else if (open_file(lib, name, why, why_bytes) != 0) {
         return -1;
     }
-    describe(lib);
+    lib->streams = lib->stream_create != NULL && lib->stream_destroy != NULL &&
+            lib->stream_synchronize != NULL;
     result = lib->get_version(&lib->version);
     if (result != ncclSuccess) {
         snprintf(why, why_bytes, "ncclGetVersion of '%s': %s", lib->path,
@@ -121,6 +127,15 @@ int library_open(struct library *lib, const char *name, char *why, size_t why_by
         library_close(lib);
         return -1;
     }
+    return 0;
+}
+
+int library_open(struct library *lib, const char *name, char *why, size_t why_bytes)
+{
+    if (library_load(lib, name, why, why_bytes) != 0)
+        return -1;
+    if (sha256_file(lib->path, lib->sha256) != 0)
+        snprintf(lib->sha256, sizeof(lib->sha256), "unreadable");
     return 0;
 }
 
@@ -138,13 +153,4 @@ const char *library_error(const struct library *lib, ncclResult_t result)
     if (text != NULL && *text != 0)
         return text;
     return lib->get_error_string(result);
-}
-
-const char *library_version_text(int version, char *buf, size_t bytes)
-{
-    int base = version >= 10000 ? 10000 : 1000;
-
-    snprintf(buf, bytes, "%d.%d.%d", version / base, version % base / 100,
-            version % 100);
-    return buf;
 }

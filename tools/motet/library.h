@@ -28,8 +28,10 @@
     F(get_last_error,       ncclGetLastError,         false)                 \
     F(comm_init_rank,       ncclCommInitRank,         true)                  \
     F(comm_init_config,     ncclCommInitRankConfig,   false)                 \
+    F(comm_init_all,        ncclCommInitAll,          false)                 \
     F(comm_destroy,         ncclCommDestroy,          true)                  \
     F(comm_abort,           ncclCommAbort,            true)                  \
+    F(comm_async_error,     ncclCommGetAsyncError,    false)                 \
     F(group_start,          ncclGroupStart,           true)                  \
     F(group_end,            ncclGroupEnd,             true)                  \
     F(mem_alloc,            ncclMemAlloc,             false)                 \
@@ -61,7 +63,8 @@
 /* What stands before `handle` can be handed to another process. */
 struct library {
     char path[PATH_MAX];      /* the file, or of this command */
-    char sha256[SHA256_TEXT]; /* of that file; "unreadable" if it cannot be read */
+    char sha256[SHA256_TEXT]; /* of that file; "unreadable" if it cannot be read, ""
+                                 after library_load() */
     int version;              /* ncclGetVersion() */
     bool linked;              /* the copy inside this command */
     bool motet;               /* built from motet: its ranks take host memory */
@@ -78,9 +81,14 @@ struct library {
  */
 int library_open(struct library *lib, const char *name, char *why, size_t why_bytes);
 
+/** Same, without reading the whole file for its hash: for all ranks but the one that says
+ * it. */
+int library_load(struct library *lib, const char *name, char *why, size_t why_bytes);
+
 /**
- * The file that @p name means: "nccl" is NVIDIA's library, wherever the loader, CUDA or a
- * Python environment has it, never a build of motet. Any other name is itself.
+ * The file that @p name means: "nccl" and "rccl" are the vendor's library, where `motet
+ * lib` finds it, never a build of motet. Any other name is itself. Loads candidates in
+ * processes of their own.
  * @return false with a sentence in @p why; true with the name in @p path, else.
  */
 bool library_find(const char *name, char path[PATH_MAX], char *why, size_t why_bytes);
@@ -120,6 +128,16 @@ int library_images(const char *path, struct library_image images[LIBRARY_IMAGES_
 size_t library_images_in(const void *data, size_t bytes,
         struct library_image images[LIBRARY_IMAGES_MAX]);
 
+/** Whether @p text stands anywhere in the file at @p path. */
+bool library_holds(const char *path, const char *text);
+
+/**
+ * Whether @p name, of library_find(), may launch work on GPUs although its ranks are on
+ * CPUs: it has code for GPUs, and no motet that would heed MOTET_DEVICE. What only the
+ * loader finds may.
+ */
+bool library_may_launch(const char *name);
+
 /** Whether the file at @p path was built from motet. */
 bool library_is_motet(const char *path);
 
@@ -128,8 +146,5 @@ void library_close(struct library *lib);
 
 /** The library's last sentence, or the text of @p result if it has none. */
 const char *library_error(const struct library *lib, ncclResult_t result);
-
-/** "2.27.7" of 22707. */
-const char *library_version_text(int version, char *buf, size_t bytes);
 
 #endif

@@ -1,104 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where libraries are. Motet's own: beside the command. NVIDIA's: beside a Python (the wheel nvidia-nccl-cuNN puts it into
- * site-packages/nvidia/nccl/lib), where the loader looks, or with CUDA. Files are only
- * looked at, none is opened as a library here.
+ * Where libraries are. Motet's own: beside the command. A vendor's: where `motet lib` finds
+ * it.
  */
+#include "lib.h"
 #include "library.h"
 
 #include <errno.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define SONAME "libnccl.so.2"
-#define WHEEL  "nvidia/nccl/lib/" SONAME
-
-/* The first file of @p pattern that is there and not motet. */
-static bool try_pattern(const char *pattern, char path[PATH_MAX])
-{
-    bool found = false;
-    glob_t all;
-
-    if (glob(pattern, 0, NULL, &all) != 0)
-        return false;
-    for (size_t i = 0; i < all.gl_pathc && !found; i++) {
-        if (access(all.gl_pathv[i], R_OK) != 0 || library_is_motet(all.gl_pathv[i]))
-            continue;
-        snprintf(path, PATH_MAX, "%s", all.gl_pathv[i]);
-        found = true;
-    }
-    globfree(&all);
-    return found;
-}
-
-/* DIR/tail for each directory of a list as in PATH. */
-static bool try_list(const char *variable, const char *tail, char path[PATH_MAX])
-{
-    const char *list = getenv(variable);
-    char pattern[PATH_MAX];
-
-    while (list != NULL && *list != 0) {
-        int length = (int)strcspn(list, ":");
-
-        if (length > 0 && length < PATH_MAX / 2) {
-            snprintf(pattern, sizeof(pattern), "%.*s/%s", length, list, tail);
-            if (try_pattern(pattern, path))
-                return true;
-        }
-        list += length;
-        list += *list == ':';
-    }
-    return false;
-}
-
-static bool find_nccl(char path[PATH_MAX])
-{
-    static const char *const lists[][2] = {
-        { "LD_LIBRARY_PATH", SONAME },
-        { "PYTHONPATH", WHEEL },
-        { "VIRTUAL_ENV", "lib/python3*/site-packages/" WHEEL },
-        { "CONDA_PREFIX", "lib/python3*/site-packages/" WHEEL },
-        { "CONDA_PREFIX", "lib/" SONAME },
-        { "HOME", ".local/lib/python3*/site-packages/" WHEEL },
-        { "PATH", "../lib/python3*/site-packages/" WHEEL },
-        { "PATH", "../lib/python3*/dist-packages/" WHEEL },
-    };
-    static const char *const places[] = {
-        "/usr/local/lib/python3*/*-packages/" WHEEL,
-        "/usr/lib/python3*/*-packages/" WHEEL,
-        "/usr/lib/x86_64-linux-gnu/" SONAME,
-        "/usr/lib/aarch64-linux-gnu/" SONAME,
-        "/usr/lib64/" SONAME,
-        "/usr/local/lib/" SONAME,
-        "/usr/local/cuda/lib64/" SONAME,
-        "/usr/local/nvidia/lib64/" SONAME,
-    };
-
-    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
-        if (try_list(lists[i][0], lists[i][1], path))
-            return true;
-    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
-        if (try_pattern(places[i], path))
-            return true;
-    return false;
-}
-
 bool library_find(const char *name, char path[PATH_MAX], char *why, size_t why_bytes)
 {
-    if (strcmp(name, "nccl") != 0) {
+    static const motet_find_library *const libraries[] = { &motet_find_nccl,
+        &motet_find_rccl };
+    struct lib_wish wish = { .vendor = true };
+    struct lib_found *found;
+    bool is_found;
+
+    for (size_t i = 0; i < sizeof(libraries) / sizeof(*libraries); i++)
+        if (strcmp(name, libraries[i]->name) == 0)
+            wish.library = libraries[i];
+    if (wish.library == NULL) {
         snprintf(path, PATH_MAX, "%s", name);
         return true;
     }
-    if (find_nccl(path))
-        return true;
-    snprintf(why, why_bytes,
-            "no %s of NVIDIA's in LD_LIBRARY_PATH, a Python's nvidia/nccl/lib, the "
-            "system's folders or CUDA's; give its path",
-            SONAME);
-    return false;
+    found = lib_search(&wish);
+    if (found == NULL) {
+        snprintf(why, why_bytes, "no memory to look for %s", wish.library->what);
+        return false;
+    }
+    is_found = found->report.outcome == MOTET_FIND_FOUND;
+    snprintf(path, PATH_MAX, "%s", found->report.path);
+    if (!is_found)
+        snprintf(why, why_bytes, "%s", found->report.sentence);
+    lib_found_free(found);
+    return is_found;
 }
 
 static bool own_folder(char buf[PATH_MAX])

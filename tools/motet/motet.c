@@ -4,6 +4,7 @@
 #include "text.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,8 @@ static const struct command {
     { "doctor", cmd_doctor,
             "what is wrong with this machine or this log, and the fix" },
     { "hostcall", cmd_hostcall, "which kernels for AMD GPUs declare a hostcall" },
+    { "lib", cmd_lib, "which libraries of this kind exist, which is used, and why" },
+    { "probe", cmd_probe, "what works between which cards, each step on its own" },
     { "kernels", cmd_kernels, "code for GPUs: what is in it, and building more" },
     { "params", cmd_params, "every setting, its value and where it comes from" },
     { "version", cmd_version, "the version, and what is built in" },
@@ -121,6 +124,8 @@ int main(int argc, char **argv)
     const struct command *command;
     const char *near;
 
+    /* Ignored, as some parents leave it, children that ended could not be waited for. */
+    (void)signal(SIGCHLD, SIG_DFL);
     if (argc < 2)
         return overview(stderr, EXIT_USAGE);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

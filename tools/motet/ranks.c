@@ -2,14 +2,15 @@
 /*
  * Ranks for smoke and bench: see ranks.h.
  *
- * The barrier (one for each team, one for all): a thread reads the generation, then adds itself to `arrived`; the last
- * one resets the count and steps the generation (release), which the others wait for
- * (acquire). So what was written before a barrier is seen after it. A waiter spins,
- * then yields, then sleeps, and leaves when somebody has failed; the parent's stall
- * limit is its deadline.
+ * The barrier (one for each team, one for all): a thread reads the generation, then adds
+ * itself to `arrived`; the last one resets the count and steps the generation (release),
+ * which the others wait for (acquire). So what was written before a barrier is seen after
+ * it. A waiter spins, then yields, then sleeps, and leaves when somebody has failed; the
+ * parent's stall limit is its deadline.
  */
 #include "ranks.h"
 
+#include "apart.h"
 #include "cmd.h"
 
 #include "base/clock.h"
@@ -23,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +31,8 @@
 #define MESSAGE_BYTES 1024
 /* How long the others may take to notice a failure by themselves before they are killed. */
 #define GRACE_MS 5000
+/* How long what is killed may take to be gone; a driver can hold it in the kernel. */
+#define GONE_MS 10000
 
 struct barrier {
     _Alignas(64) _Atomic uint32_t arrived;
@@ -50,6 +52,8 @@ struct ranks_shared {
     unsigned char told[RANKS_BROADCAST_BYTES];
     _Atomic uint32_t failed;   /* 1: somebody writes `message`; 2: it is there */
     _Atomic uint64_t moved_ns; /* when a barrier last completed */
+    _Atomic uint32_t look;     /* 1: the parent is to look; 0: `look_code` is there */
+    int look_code;
     int code;
     char message[MESSAGE_BYTES];
 };
@@ -132,6 +136,37 @@ bool ranks_tell(struct ranks *self, int from, void *data, size_t bytes)
     return meet(s, &s->all, all);
 }
 
+/* The first rank's thread waits for the parent. */
+static int ask_parent(struct ranks_shared *s)
+{
+    atomic_store_explicit(&s->look, 1, memory_order_release);
+    for (unsigned turn = 0; atomic_load_explicit(&s->look, memory_order_acquire) != 0;
+            turn++) {
+        if (has_failed(s))
+            return EXIT_PROBLEM;
+        pause_a_while(turn);
+    }
+    return s->look_code;
+}
+
+int ranks_look(struct ranks *self)
+{
+    struct ranks_shared *s = self->shared;
+    int code = -1;
+    bool told;
+
+    if (s->plan->look == NULL)
+        return EXIT_FINE;
+    if (self->first == 0 && self->team == 0)
+        code = ask_parent(s);
+    told = teams_of(s->plan) > 1 ? ranks_tell(self, 0, &code, sizeof(code))
+                                 : ranks_broadcast(self, &code, sizeof(code));
+    if (!told)
+        return EXIT_PROBLEM;
+    return code < 0 ? EXIT_FINE
+                    : ranks_fail(self, code, "stopped before the next stage");
+}
+
 int ranks_bind(struct ranks *self, int i)
 {
     const struct backend_choice *place = self->shared->plan->place;
@@ -202,6 +237,28 @@ int ranks_fail(struct ranks *self, int code, const char *fmt, ...)
     return code;
 }
 
+void ranks_alone(struct ranks *out, const struct backend *backend, int rank, int nranks)
+{
+    static struct backend_choice
+            place; /* no devices: ranks_bind() leaves all as it is */
+    static struct ranks_plan plan = { .processes = 1, .threads = 1, .per_thread = 1 };
+    static struct ranks_shared shared;
+
+    place.backend = backend;
+    plan.place = &place;
+    shared.plan = &plan;
+    *out = (struct ranks){ .shared = &shared,
+        .backend = backend,
+        .first = rank,
+        .count = 1,
+        .nranks = nranks };
+}
+
+const char *ranks_said(const struct ranks *self)
+{
+    return self->shared->message;
+}
+
 /* ------------------------------------------------------------- one process */
 
 struct thread_start {
@@ -264,12 +321,32 @@ struct watch {
     pid_t *pid; /* 0 once it has ended */
     int processes, alive, worst;
     uint64_t kill_ns;     /* when the rest is killed; 0 = no reason yet */
+    uint64_t leave_ns;    /* when what is left after that is left behind */
     bool stalled, killed; /* by us */
 };
 
+/* A sentence about what went wrong, to where the plan wants it. Returns @p code. */
+__attribute__((format(printf, 3, 4))) static int say(const struct ranks_plan *plan,
+        int code, const char *fmt, ...)
+{
+    char text[MESSAGE_BYTES];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (plan->end != NULL && plan->end->said[0] == 0)
+        snprintf(plan->end->said, sizeof(plan->end->said), "%s", text);
+    return plan->quiet ? code : cmd_error(plan->command, code, "%s", text);
+}
+
 static void kill_all(struct watch *w)
 {
+    if (!w->killed)
+        w->leave_ns = motet_now_ns() + GONE_MS * MOTET_NS_PER_MS;
     w->killed = true;
+    if (w->shared->plan->end != NULL)
+        w->shared->plan->end->killed = true;
     for (int i = 0; i < w->processes; i++)
         if (w->pid[i] > 0)
             kill(w->pid[i], SIGKILL);
@@ -304,7 +381,7 @@ static void note_end(struct watch *w, int process, int status)
 
     /* whoever reads our output may leave, as `head` does: that needs no words */
     if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE && !w->killed)
-        cmd_error(plan->command, code, "%s (pid %d) was killed by signal %d (%s)",
+        say(plan, code, "%s (pid %d) was killed by signal %d (%s)",
                 ranks_text(plan, process, who, sizeof(who)), (int)w->pid[process],
                 WTERMSIG(status), strsignal(WTERMSIG(status)));
     w->worst = code > w->worst ? code : w->worst;
@@ -317,11 +394,31 @@ static void note_end(struct watch *w, int process, int status)
 static void reap(struct watch *w)
 {
     for (int i = 0; i < w->processes; i++) {
-        int status;
+        int status =
+                W_EXITCODE(EXIT_PROBLEM, 0); /* of one that somebody else waited for */
 
-        if (w->pid[i] > 0 && waitpid(w->pid[i], &status, WNOHANG) == w->pid[i])
+        if (w->pid[i] > 0 && waitpid(w->pid[i], &status, WNOHANG) != 0)
             note_end(w, i, status);
     }
+}
+
+/* What outlives SIGKILL is held by the kernel, maybe for ever. */
+static void leave_behind(struct watch *w)
+{
+    const struct ranks_plan *plan = w->shared->plan;
+    char who[80];
+
+    for (int i = 0; i < w->processes; i++)
+        if (w->pid[i] > 0)
+            say(plan, EXIT_PROBLEM,
+                    "%s (pid %d) was killed and is not gone: the kernel holds it; it "
+                    "is "
+                    "left behind",
+                    ranks_text(plan, i, who, sizeof(who)), (int)w->pid[i]);
+    if (plan->end != NULL)
+        plan->end->left = true;
+    w->worst = w->worst > EXIT_PROBLEM ? w->worst : EXIT_PROBLEM;
+    w->alive = 0;
 }
 
 /* Nothing advances although nobody has failed: a hang, which the limit ends. */
@@ -336,9 +433,18 @@ static void look_for_stall(struct watch *w)
     w->stalled = true;
     w->worst = EXIT_PROBLEM;
     w->kill_ns = motet_now_ns();
-    cmd_error(plan->command, EXIT_PROBLEM,
+    say(plan, EXIT_PROBLEM,
             "no progress for %u s (limit of --timeout); the ranks are killed",
             plan->stall_s);
+}
+
+static void look_if_asked(struct ranks_shared *s)
+{
+    if (atomic_load_explicit(&s->look, memory_order_acquire) == 0)
+        return;
+    s->look_code = s->plan->look(s->plan->look_arg);
+    atomic_store_explicit(&s->moved_ns, motet_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&s->look, 0, memory_order_release);
 }
 
 /* Children end quickly or run for long: look often at first, then every 20 ms. */
@@ -352,9 +458,12 @@ static void supervise(struct watch *w)
             break;
         if (has_failed(w->shared))
             give_grace(w);
+        look_if_asked(w->shared);
         look_for_stall(w);
         if (w->kill_ns != 0 && motet_now_ns() >= w->kill_ns)
             kill_all(w);
+        if (w->killed && motet_now_ns() >= w->leave_ns)
+            leave_behind(w);
         nanosleep(&nap, NULL);
         nap.tv_nsec = nap.tv_nsec < 20000000 ? nap.tv_nsec * 2 : nap.tv_nsec;
     }
@@ -381,21 +490,23 @@ int ranks_run(const struct ranks_plan *plan, int (*body)(struct ranks *self, voi
 
     fflush(stdout);
     fflush(stderr);
+    if (plan->end != NULL)
+        *plan->end = (struct ranks_end){ 0 };
     w.pid = calloc((size_t)w.processes, sizeof(*w.pid));
-    w.shared = mmap(NULL, sizeof(*w.shared), PROT_READ | PROT_WRITE,
-            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (w.pid == NULL || w.shared == MAP_FAILED) {
+    w.shared = apart_memory(sizeof(*w.shared));
+    if (w.pid == NULL || w.shared == NULL) {
+        apart_free(w.shared, sizeof(*w.shared));
         free(w.pid);
-        return cmd_error(plan->command, EXIT_PROBLEM, "no memory for %d processes: %s",
-                w.processes, strerror(errno));
+        return say(plan, EXIT_PROBLEM, "no memory for %d processes: %s", w.processes,
+                strerror(errno));
     }
     w.shared->plan = plan;
     atomic_store_explicit(&w.shared->moved_ns, motet_now_ns(), memory_order_relaxed);
     for (int i = 0; i < w.processes; i++) {
         w.pid[i] = fork_one(w.shared, i, body, arg);
         if (w.pid[i] < 0) {
-            w.worst = cmd_error(plan->command, EXIT_PROBLEM, "start process %d: %s", i,
-                    strerror(errno));
+            w.worst =
+                    say(plan, EXIT_PROBLEM, "start process %d: %s", i, strerror(errno));
             kill_all(&w);
             break;
         }
@@ -403,15 +514,38 @@ int ranks_run(const struct ranks_plan *plan, int (*body)(struct ranks *self, voi
     }
     supervise(&w);
     if (atomic_load_explicit(&w.shared->failed, memory_order_acquire) == 2) {
-        cmd_error(plan->command, w.shared->code, "%s", w.shared->message);
+        say(plan, w.shared->code, "%s", w.shared->message);
         w.worst = w.shared->code > w.worst ? w.shared->code : w.worst;
     }
-    munmap(w.shared, sizeof(*w.shared));
+    apart_free(w.shared, sizeof(*w.shared));
     free(w.pid);
     return w.worst;
 }
 
 /* ------------------------------------------------------------ communicators */
+
+/* Thread 0 makes all, each thread takes its own: they are threads of one process. */
+static int connect_all(struct ranks *self, const struct library *lib, ncclComm_t *comms)
+{
+    bool on_gpus = self->shared->plan->place->facts.devices > 0;
+    ncclComm_t all[RANKS_MAX] = { NULL };
+    int device[RANKS_MAX];
+
+    for (int r = 0; r < self->nranks; r++)
+        device[r] = r;
+    if (self->first == 0) {
+        ncclResult_t result =
+                lib->comm_init_all(all, self->nranks, on_gpus ? device : NULL);
+
+        if (result != ncclSuccess)
+            return ranks_fail(self, EXIT_PROBLEM, "ncclCommInitAll(n=%d) of '%s': %s",
+                    self->nranks, lib->path, library_error(lib, result));
+    }
+    if (!ranks_broadcast(self, all, (size_t)self->nranks * sizeof(*all)))
+        return EXIT_PROBLEM;
+    memcpy(comms, all + self->first, (size_t)self->count * sizeof(*all));
+    return ranks_bind(self, 0);
+}
 
 int ranks_connect(struct ranks *self, const struct library *lib, ncclConfig_t *config,
         ncclComm_t *comms)
@@ -419,6 +553,8 @@ int ranks_connect(struct ranks *self, const struct library *lib, ncclConfig_t *c
     ncclResult_t result = ncclSuccess, ended;
     ncclUniqueId id;
 
+    if (self->shared->plan->init_all)
+        return connect_all(self, lib, comms);
     memset(&id, 0, sizeof(id));
     if (self->first == 0 && (result = lib->get_unique_id(&id)) != ncclSuccess)
         return ranks_fail(self, EXIT_PROBLEM, "ncclGetUniqueId of '%s': %s", lib->path,

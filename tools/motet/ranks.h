@@ -23,12 +23,25 @@
 /** Most that ranks_broadcast() and ranks_tell() hand on. */
 #define RANKS_BROADCAST_BYTES 8192
 
+/** How ranks_run() ended. */
+struct ranks_end {
+    bool killed;     /* ranks did not end by themselves, and were killed */
+    bool left;       /* and the kernel did not let go of one, which is still there */
+    char said[1024]; /* the first sentence about what went wrong, "" if nothing did */
+};
+
 struct ranks_plan {
     int processes, threads, per_thread; /* their product is the number of ranks */
     int teams;                          /* of so many ranks each; 0 is 1 */
     const struct backend_choice *place; /* rank r gets device r % devices */
     unsigned stall_s;    /* end everything if nothing advances for so long; 0 = never */
     const char *command; /* for messages */
+    /* What ranks_look() has the parent ask, −1 or an exit code; NULL: nothing. */
+    int (*look)(void *arg);
+    void *look_arg;
+    bool init_all; /* one process, whose communicators ncclCommInitAll makes at once */
+    struct ranks_end *end; /* gets how it ended, unless NULL */
+    bool quiet;            /* sentences go to `end` only, not to stderr */
 };
 
 struct ranks_shared;
@@ -48,6 +61,17 @@ struct ranks {
 int ranks_run(const struct ranks_plan *plan, int (*body)(struct ranks *self, void *arg),
         void *arg);
 
+/**
+ * One rank of @p nranks, alone in its process and on the device that the thread has bound:
+ * for what work.h has, without ranks_run(). Its barriers wait for nobody. Once in a
+ * process.
+ */
+void ranks_alone(struct ranks *out, const struct backend *backend, int rank,
+        int nranks);
+
+/** What ranks_fail() was told; "" if nothing failed. */
+const char *ranks_said(const struct ranks *self);
+
 /** Number of ranks of each team of a plan. */
 int ranks_of(const struct ranks_plan *plan);
 
@@ -60,6 +84,12 @@ bool ranks_barrier(struct ranks *self);
  * for all. Nothing with one team. False as in ranks_barrier().
  */
 bool ranks_tell(struct ranks *self, int from, void *data, size_t bytes);
+
+/**
+ * Have the parent ask plan->look() before what comes next; all threads of all teams call.
+ * 0, or what it said, after ranks_fail(). The parent never calls a driver, so it may fork.
+ */
+int ranks_look(struct ranks *self);
 
 /** Put this thread on the device of its @p i-th rank. 0, or an exit code after ranks_fail(). */
 int ranks_bind(struct ranks *self, int i);
@@ -89,7 +119,8 @@ static inline bool ranks_prints(const struct ranks *self)
 
 /**
  * Make the communicators of this thread's ranks, one library: the id travels by
- * ranks_broadcast(). @p config may be NULL. Fails through ranks_fail().
+ * ranks_broadcast(). @p config may be NULL, and is not used by ncclCommInitAll, which
+ * @p lib has if the plan says init_all. Fails through ranks_fail().
  */
 int ranks_connect(struct ranks *self, const struct library *lib, ncclConfig_t *config,
         ncclComm_t *comms);

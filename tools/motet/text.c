@@ -125,3 +125,11 @@ const char *text_nearest(const char *typed, const char *(*name)(size_t i, void *
     }
     return best;
 }
+
+char *text_plain(char *text)
+{
+    for (char *c = text; *c != 0; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    return text;
+}

@@ -19,6 +19,9 @@ bool text_to_bytes(const char *text, uint64_t *out);
 /** "4 KB", "1.5 MB", "7 B": by 1024, as in the smoke test's table. */
 const char *text_from_bytes(uint64_t bytes, char *buf, size_t size);
 
+/** Replace what could command a terminal, of a text that comes from a file, by '?'. */
+char *text_plain(char *text);
+
 /**
  * The one of @p count names that is nearest to @p typed, or NULL if none is near
  * enough to have been meant. name(i, arg) gives the i-th.

@@ -364,6 +364,7 @@ int work_issue(struct work *w, int times)
     for (int step = 0; step < steps; step++) {
         ncclResult_t result = issue_step(w, step, times);
 
+        w->result = result;
         if (result != ncclSuccess)
             return ranks_fail(w->ranks, EXIT_PROBLEM, "rank %d: %s of %zu %s: %s",
                     w->ranks->first, w->collective->name, w->layout.param,
@@ -432,12 +433,29 @@ static int wrong_in_set(const struct work *w, int set, int i, uint64_t *wrong,
     return EXIT_FINE;
 }
 
+/* Some failures are told nowhere else: the call went well, and so did the wait. */
+static int async_error(const struct work *w, int i)
+{
+    ncclResult_t state = ncclSuccess, result = ncclSuccess;
+
+    if (w->lib->comm_async_error != NULL)
+        result = w->lib->comm_async_error(w->comms[i], &state);
+    if (result == ncclSuccess)
+        result = state;
+    if (result == ncclSuccess || result == ncclInProgress)
+        return EXIT_FINE;
+    return ranks_fail(w->ranks, EXIT_PROBLEM, "rank %d: %s: the asynchronous error: %s",
+            w->ranks->first + i, w->collective->name, library_error(w->lib, result));
+}
+
 int work_wrong(const struct work *w, uint64_t *wrong_out, uint64_t *digests)
 {
     *wrong_out = 0;
     for (int i = 0; i < w->ranks->count; i++) {
         int code = ranks_bind(w->ranks, i);
 
+        if (code == EXIT_FINE)
+            code = async_error(w, i);
         digests[i] = 0;
         for (int set = 0; set < w->buffers->sets && code == EXIT_FINE; set++)
             code = wrong_in_set(w, set, i, wrong_out, &digests[i]);

@@ -61,7 +61,8 @@ struct work {
     int root;
     bool in_place;
     const struct buffers *buffers;
-    unsigned turn; /* the next call takes set turn % sets */
+    unsigned turn;       /* the next call takes set turn % sets        */
+    ncclResult_t result; /* of the call that work_issue() failed with  */
 };
 
 /** Communicators, streams (if asked for, or if the backend needs them) and room for
