@@ -182,8 +182,9 @@ static void test_one_rank_is_at_fault_and_the_others_waited(void **state)
         if (hangs) {
             assert_memory_equal(ranks[1].message, "did not come back within ", 25);
             assert_non_null(strstr(ranks[1].message, cases[i].message));
-        } else {
-            assert_string_equal(ranks[1].message, cases[i].message);
+        } else { /* an emulator adds words of its own */
+            assert_memory_equal(ranks[1].message, cases[i].message,
+                    strlen(cases[i].message));
         }
         for (int r = 0; r < RANKS; r += 2) {
             assert_false(ranks[r].ok);
