@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The c10d backend "motet". A process group has one communicator for its collectives, whose
+// calls run one after the other: in the caller's own thread where it waits for the result
+// and nothing is under way, else in a thread of the group. Messages between two ranks have a
+// lane for each direction, a communicator of two, so that they hold up nobody else; what a
+// lane brings is matched by tag.
+//
+// PyTorch >= 2.2. Errors are exceptions with the library's own sentence and the rank. One
+// file is compiled; the headers beside it are its parts.
+
+#include "calls.hpp"
+#include "messages.hpp"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+
+namespace motet
+{
+
+// Whether the caller goes on without the result. PyTorch says so from some version on.
+template <typename Options>
+auto goes_on(const Options &options, int) -> decltype(options.asyncOp)
+{
+    return options.asyncOp;
+}
+
+template <typename Options> bool goes_on(const Options &, ...)
+{
+    return true;
+}
+
+class MotetBackend : public c10d::Backend, private Calls
+{
+  public:
+    MotetBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Ms timeout)
+        : Backend(rank, size), Calls({ rank, size }),
+          store_(c10::make_intrusive<c10d::PrefixStore>("motet", std::move(store))),
+          timeout_(timeout), comm_(place_, store_, "id", rank, size),
+          mailbox_(place_, store_)
+    {
+    }
+
+    ~MotetBackend() override
+    {
+        abort();
+    }
+
+    const std::string getBackendName() const override
+    {
+        return "motet";
+    }
+
+    // ---- its life. Older versions of PyTorch have not all of these to override.
+
+    void setTimeout(Ms timeout)
+    {
+        timeout_ = timeout;
+    }
+
+    bool supportsSplitting() const
+    {
+        return true;
+    }
+
+    bool supportsCoalescing() const
+    {
+        return true;
+    }
+
+    void abort()
+    {
+        comm_.abort();
+        mailbox_.abort();
+        for (auto &[to, lane] : lanes_)
+            lane->end();
+        queue_.close();
+    }
+
+    // What was started is completed before.
+    void shutdown()
+    {
+        queue_.close();
+        comm_.destroy();
+        abort();
+    }
+
+    void setSequenceNumberForGroup() override
+    {
+    }
+
+    uint64_t getSequenceNumberForGroup() override
+    {
+        return sequence_;
+    }
+
+#if TORCH_AT_LEAST(2, 9)
+    c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store> &store,
+            const std::vector<int> &ranks,
+            const c10::intrusive_ptr<Options> &options) override
+    {
+        const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
+
+        if (mine == ranks.end())
+            return nullptr;
+        return c10::make_intrusive<MotetBackend>(store,
+                static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()),
+                options ? options->timeout : timeout_);
+    }
+#endif
+
+    void startCoalescing() override
+    {
+        coalescing_ = true;
+        coalesced_.clear();
+    }
+
+    c10::intrusive_ptr<Work> endCoalescing() override
+    {
+        coalescing_ = false;
+        return c10::make_intrusive<AllOf>(rank_, std::exchange(coalesced_, {}));
+    }
+
+    // ---- reductions
+
+    c10::intrusive_ptr<Work> allreduce(Tensors &tensors,
+            const c10d::AllreduceOptions &options = {}) override
+    {
+        the_one(tensors, "all_reduce");
+        return all_reduce_each(tensors, options, OpType::ALLREDUCE, "motet:all_reduce");
+    }
+
+    c10::intrusive_ptr<Work> allreduce_coalesced(Tensors &tensors,
+            const c10d::AllreduceCoalescedOptions &options = {}) override
+    {
+        check_all(tensors, "all_reduce_coalesced");
+        return all_reduce_each(tensors, options, OpType::ALLREDUCE_COALESCED,
+                "motet:all_reduce_coalesced");
+    }
+
+    c10::intrusive_ptr<Work> reduce(Tensors &tensors,
+            const c10d::ReduceOptions &options = {}) override
+    {
+        const at::Tensor tensor = real(the_one(tensors, "reduce"), options.reduceOp);
+        const int root = static_cast<int>(options.rootRank);
+
+        check_root(root, size_, "reduce");
+        check_op(tensor, options.reduceOp);
+        return start(OpType::REDUCE, "motet:reduce", tensors, options,
+                [this, tensor, op = options.reduceOp, root](ncclComm_t comm) {
+                    if (is_bitwise(op)) {
+                        const at::Tensor result = bitwise(comm, tensor, op);
+
+                        if (root == rank_)
+                            tensor.view({ -1 }).copy_(result);
+                        return;
+                    }
+                    const Op made(*this, comm, tensor, op);
+
+                    check(ncclReduce(tensor.const_data_ptr(), tensor.mutable_data_ptr(),
+                                  tensor.numel(), made.type, made.op, root, comm,
+                                  nullptr),
+                            "reduce");
+                });
+    }
+
+    c10::intrusive_ptr<Work> reduce_scatter(Tensors &outputs,
+            std::vector<Tensors> &inputs,
+            const c10d::ReduceScatterOptions &options = {}) override
+    {
+        const at::Tensor output = the_one(outputs, "reduce_scatter");
+
+        TORCH_CHECK_VALUE(inputs.size() == 1,
+                "motet: reduce_scatter takes one list of tensors");
+        check_list(inputs[0], size_, output, "reduce_scatter");
+        TORCH_CHECK_VALUE(inputs[0][rank_].numel() == output.numel(),
+                "motet: reduce_scatter: the output has ", output.numel(),
+                " elements, this rank's input ", inputs[0][rank_].numel());
+        if (all_alike(inputs[0], output)) {
+            const auto whole = as_one(inputs[0]);
+
+            return reduce_scatter_one(output, whole ? *whole : at::Tensor(), inputs[0],
+                    options);
+        }
+        return start(OpType::REDUCE_SCATTER, "motet:reduce_scatter", outputs, options,
+                [this, output, list = inputs[0], op = options.reduceOp](
+                        ncclComm_t comm) {
+                    for (int root = 0; root < size_; root++)
+                        reduce_to(comm, list[root], root == rank_ ? output : list[root],
+                                op, root);
+                });
+    }
+
+    c10::intrusive_ptr<Work> _reduce_scatter_base(at::Tensor &output, at::Tensor &input,
+            const c10d::ReduceScatterOptions &options = {}) override
+    {
+        check_pair(input, output, "reduce_scatter_tensor");
+        TORCH_CHECK_VALUE(input.numel() == output.numel() * size_,
+                "motet: reduce_scatter_tensor: an input of ", input.numel(),
+                " elements and an output of ", output.numel(), ", need ", size_,
+                " times as many");
+        return reduce_scatter_one(output, input, {}, options);
+    }
+
+    c10::intrusive_ptr<Work> reduce_scatter_tensor_coalesced(Tensors &outputs,
+            Tensors &inputs, const c10d::ReduceScatterOptions &options = {}) override
+    {
+        return each(outputs, inputs, "reduce_scatter_tensor_coalesced",
+                [&](at::Tensor &output, at::Tensor &input) {
+                    return _reduce_scatter_base(output, input, options);
+                });
+    }
+
+    // ---- moves
+
+    c10::intrusive_ptr<Work> broadcast(Tensors &tensors,
+            const c10d::BroadcastOptions &options = {}) override
+    {
+        const at::Tensor tensor = the_one(tensors, "broadcast");
+        const int root = static_cast<int>(options.rootRank);
+
+        check_root(root, size_, "broadcast");
+        return start(OpType::BROADCAST, "motet:broadcast", tensors, options,
+                [this, tensor, root](
+                        ncclComm_t comm) { broadcast_from(comm, tensor, root); });
+    }
+
+    c10::intrusive_ptr<Work> allgather(std::vector<Tensors> &outputs, Tensors &inputs,
+            const c10d::AllgatherOptions &options = {}) override
+    {
+        const at::Tensor input = the_one(inputs, "all_gather");
+
+        TORCH_CHECK_VALUE(outputs.size() == 1,
+                "motet: all_gather takes one list of tensors");
+        check_list(outputs[0], size_, input, "all_gather");
+        TORCH_CHECK_VALUE(outputs[0][rank_].numel() == input.numel(),
+                "motet: all_gather: the input has ", input.numel(),
+                " elements, this rank's output ", outputs[0][rank_].numel());
+        return start(OpType::ALLGATHER, "motet:all_gather", outputs[0], options,
+                [this, input, list = outputs[0]](ncclComm_t comm) {
+                    if (all_alike(list, input)) {
+                        const auto whole = as_one(list);
+                        const at::Tensor flat = whole ? *whole : flat_like(list);
+
+                        gather_all(comm, input, flat);
+                        if (!whole)
+                            split_into(flat, list);
+                        return;
+                    }
+                    list[rank_].view({ -1 }).copy_(input.view({ -1 }));
+                    for (int root = 0; root < size_; root++)
+                        broadcast_from(comm, list[root], root);
+                });
+    }
+
+    c10::intrusive_ptr<Work> _allgather_base(at::Tensor &output, at::Tensor &input,
+            const c10d::AllgatherOptions &options = {}) override
+    {
+        check_pair(input, output, "all_gather_into_tensor");
+        TORCH_CHECK_VALUE(output.numel() == input.numel() * size_,
+                "motet: all_gather_into_tensor: an input of ", input.numel(),
+                " elements and an output of ", output.numel(), ", need ", size_,
+                " times as many");
+        return start(OpType::_ALLGATHER_BASE, "motet:all_gather_into_tensor",
+                { output }, options, [this, input, output](ncclComm_t comm) {
+                    gather_all(comm, input, output);
+                });
+    }
+
+    c10::intrusive_ptr<Work> allgather_coalesced(std::vector<Tensors> &outputs,
+            Tensors &inputs, const c10d::AllgatherOptions &options = {}) override
+    {
+        std::vector<c10::intrusive_ptr<Work>> parts;
+
+        TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == size_,
+                "motet: all_gather_coalesced: ", outputs.size(), " lists for ", size_,
+                " ranks");
+        for (size_t i = 0; i < inputs.size(); i++) {
+            std::vector<Tensors> lists(1);
+            Tensors input = { inputs[i] };
+
+            for (const Tensors &list : outputs) {
+                TORCH_CHECK_VALUE(list.size() == inputs.size(),
+                        "motet: all_gather_coalesced: a list of ", list.size(),
+                        " tensors for ", inputs.size(), " inputs");
+                lists[0].push_back(list[i]);
+            }
+            parts.push_back(allgather(lists, input, options));
+        }
+        return c10::make_intrusive<AllOf>(rank_, std::move(parts));
+    }
+
+    c10::intrusive_ptr<Work> allgather_into_tensor_coalesced(Tensors &outputs,
+            Tensors &inputs, const c10d::AllgatherOptions &options = {}) override
+    {
+        return each(outputs, inputs, "all_gather_into_tensor_coalesced",
+                [&](at::Tensor &output, at::Tensor &input) {
+                    return _allgather_base(output, input, options);
+                });
+    }
+
+    c10::intrusive_ptr<Work> gather(std::vector<Tensors> &outputs, Tensors &inputs,
+            const c10d::GatherOptions &options = {}) override
+    {
+        const at::Tensor input = the_one(inputs, "gather");
+        const int root = static_cast<int>(options.rootRank);
+        Tensors list;
+
+        check_root(root, size_, "gather");
+        if (root == rank_) {
+            TORCH_CHECK_VALUE(outputs.size() == 1,
+                    "motet: gather takes one list of tensors");
+            list = outputs[0];
+            check_list(list, size_, input, "gather");
+            TORCH_CHECK_VALUE(list[rank_].numel() == input.numel(),
+                    "motet: gather: the input has ", input.numel(),
+                    " elements, this rank's output ", list[rank_].numel());
+        } else {
+            TORCH_CHECK_VALUE(outputs.empty() || outputs[0].empty(),
+                    "motet: gather: only rank ", root, " has outputs");
+        }
+        return start(OpType::GATHER, "motet:gather", list, options,
+                [this, input, list, root](ncclComm_t comm) {
+                    if (root == rank_)
+                        list[rank_].view({ -1 }).copy_(input.view({ -1 }));
+                    grouped("gather", [&] {
+                        for (int r = 0; r < size_; r++)
+                            if (root == rank_ && r != rank_)
+                                receive(comm, list[r], r);
+                        if (root != rank_)
+                            send_to(comm, input, root);
+                    });
+                });
+    }
+
+    c10::intrusive_ptr<Work> scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+            const c10d::ScatterOptions &options = {}) override
+    {
+        const at::Tensor output = the_one(outputs, "scatter");
+        const int root = static_cast<int>(options.rootRank);
+        Tensors list;
+
+        check_root(root, size_, "scatter");
+        if (root == rank_) {
+            TORCH_CHECK_VALUE(inputs.size() == 1,
+                    "motet: scatter takes one list of tensors");
+            list = inputs[0];
+            check_list(list, size_, output, "scatter");
+            TORCH_CHECK_VALUE(list[rank_].numel() == output.numel(),
+                    "motet: scatter: the output has ", output.numel(),
+                    " elements, this rank's input ", list[rank_].numel());
+        } else {
+            TORCH_CHECK_VALUE(inputs.empty() || inputs[0].empty(),
+                    "motet: scatter: only rank ", root, " has inputs");
+        }
+        return start(OpType::SCATTER, "motet:scatter", outputs, options,
+                [this, output, list, root](ncclComm_t comm) {
+                    if (root == rank_)
+                        output.view({ -1 }).copy_(list[rank_].view({ -1 }));
+                    grouped("scatter", [&] {
+                        for (int r = 0; r < size_; r++)
+                            if (root == rank_ && r != rank_)
+                                send_to(comm, list[r], r);
+                        if (root != rank_)
+                            receive(comm, output, root);
+                    });
+                });
+    }
+
+    c10::intrusive_ptr<Work> alltoall(Tensors &outputs, Tensors &inputs,
+            const c10d::AllToAllOptions &options = {}) override
+    {
+        check_list(outputs, size_, outputs[0], "all_to_all");
+        check_list(inputs, size_, outputs[0], "all_to_all");
+        TORCH_CHECK_VALUE(inputs[rank_].numel() == outputs[rank_].numel(),
+                "motet: all_to_all: this rank sends itself ", inputs[rank_].numel(),
+                " elements and receives ", outputs[rank_].numel());
+        return start(OpType::ALLTOALL, "motet:all_to_all", outputs, options,
+                [this, outputs, inputs](ncclComm_t comm) {
+                    outputs[rank_].view({ -1 }).copy_(inputs[rank_].view({ -1 }));
+                    grouped("all_to_all", [&] {
+                        for (int r = 0; r < size_; r++)
+                            if (r != rank_) {
+                                send_to(comm, inputs[r], r);
+                                receive(comm, outputs[r], r);
+                            }
+                    });
+                });
+    }
+
+    c10::intrusive_ptr<Work> alltoall_base(at::Tensor &output, at::Tensor &input,
+            std::vector<int64_t> &output_splits, std::vector<int64_t> &input_splits,
+            const c10d::AllToAllOptions &options = {}) override
+    {
+        check_pair(input, output, "all_to_all_single");
+        return start(OpType::ALLTOALL_BASE, "motet:all_to_all_single", { output },
+                options,
+                [this, output, input, to = Parts(input, input_splits, size_, "input"),
+                        from = Parts(output, output_splits, size_, "output")](
+                        ncclComm_t comm) {
+                    check(ncclAlltoAllv(input.const_data_ptr(), to.counts.data(),
+                                  to.offsets.data(), output.mutable_data_ptr(),
+                                  from.counts.data(), from.offsets.data(), to.type,
+                                  comm, nullptr),
+                            "all_to_all_single");
+                });
+    }
+
+    c10::intrusive_ptr<Work> barrier(const c10d::BarrierOptions &options = {}) override
+    {
+        return start(OpType::BARRIER, "motet:barrier", {}, options,
+                [this](ncclComm_t comm) {
+                    int8_t word = 0;
+
+                    check(ncclAllReduce(&word, &word, 1, ncclInt8, ncclMax, comm,
+                                  nullptr),
+                            "barrier");
+                });
+    }
+
+    // By the store, so that who is absent is known by name. Rank 0 tells the others.
+    void monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all) override
+    {
+        const Ms timeout = options.timeout > Ms(0) ? options.timeout : timeout_;
+        const std::string base = c10::str("monitored/", monitored_++, "/");
+        const auto end = std::chrono::steady_clock::now() + timeout;
+        std::string absent;
+
+        if (rank_ != 0) {
+            store_->set(base + std::to_string(rank_), std::vector<uint8_t>{ 1 });
+            const auto said = fetch(*store_, base + "said", timeout, never);
+
+            TORCH_CHECK(!said.empty(), place_.text(),
+                    ", monitored_barrier: rank 0 did not ", "pass it within ",
+                    timeout.count(), " ms");
+            TORCH_CHECK(said.size() == 1, std::string(said.begin() + 1, said.end()));
+            return;
+        }
+        for (int r = 1; r < size_; r++) {
+            const auto left = std::chrono::duration_cast<Ms>(
+                    end - std::chrono::steady_clock::now());
+
+            if (!fetch(*store_, base + std::to_string(r), std::max(left, Ms(0)), never)
+                            .empty())
+                continue;
+            absent += (absent.empty() ? "" : ", ") + std::to_string(r);
+            if (!wait_all)
+                break;
+        }
+        const std::string sentence = absent.empty()
+                ? ""
+                : c10::str("motet: rank ", absent,
+                          " failed to pass monitored_barrier within ", timeout.count(),
+                          " ms");
+        std::vector<uint8_t> said = { 1 };
+
+        said.insert(said.end(), sentence.begin(), sentence.end());
+        store_->set(base + "said", said);
+        TORCH_CHECK(sentence.empty(), sentence);
+    }
+
+    // ---- messages
+
+    c10::intrusive_ptr<Work> send(Tensors &tensors, int to, int tag) override
+    {
+        const at::Tensor tensor = the_one(tensors, "send");
+
+        check_peer(to, "send");
+        auto &lane = lanes_[to];
+        const auto work = make(OpType::SEND, "motet:send", {}, timeout_);
+
+        if (!lane)
+            lane = std::make_unique<SendLane>(place_, store_, to);
+        lane->send(tensor, tag, timeout_, work);
+        return remember(work);
+    }
+
+    c10::intrusive_ptr<Work> recv(Tensors &tensors, int from, int tag) override
+    {
+        check_peer(from, "recv");
+        return receive_into(tensors, from, tag, OpType::RECV, "motet:recv");
+    }
+
+    c10::intrusive_ptr<Work> recvAnysource(Tensors &tensors, int tag) override
+    {
+        return receive_into(tensors, Mailbox::any, tag, OpType::RECVANYSOURCE,
+                "motet:recv_any_source");
+    }
+
+  private:
+    // ---- starting
+
+    WorkPtr make(OpType op, const char *title, Tensors outputs, Ms limit)
+    {
+        return c10::make_intrusive<MotetWork>(rank_, op, title, std::move(outputs),
+                limit);
+    }
+
+    c10::intrusive_ptr<Work> remember(const WorkPtr &work)
+    {
+        if (coalescing_)
+            coalesced_.push_back(work);
+        return work;
+    }
+
+    // `body` gets the communicator, in the group's order.
+    template <typename Options, typename Body>
+    c10::intrusive_ptr<Work> start(OpType op, const char *title, Tensors outputs,
+            const Options &options, Body body)
+    {
+        const Ms timeout = options.timeout > Ms(0) ? options.timeout : timeout_;
+        const WorkPtr work = make(op, title, std::move(outputs), Ms(0));
+
+        sequence_++;
+        queue_.run(
+                [this, timeout, title, work, body = std::move(body)] {
+                    try {
+                        ncclComm_t comm = comm_.get(title + sizeof("motet:") - 1);
+
+                        comm_.limit(timeout);
+                        body(comm);
+                        work->end(nullptr);
+                    } catch (...) {
+                        work->end(std::current_exception());
+                    }
+                },
+                !goes_on(options, 0) && !coalescing_);
+        return remember(work);
+    }
+
+    template <typename One>
+    c10::intrusive_ptr<Work> each(Tensors &outputs, Tensors &inputs, const char *what,
+            One one)
+    {
+        std::vector<c10::intrusive_ptr<Work>> parts;
+
+        TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "motet: ", what, ": ",
+                inputs.size(), " inputs and ", outputs.size(), " outputs");
+        for (size_t i = 0; i < inputs.size(); i++)
+            parts.push_back(one(outputs[i], inputs[i]));
+        return c10::make_intrusive<AllOf>(rank_, std::move(parts));
+    }
+
+    c10::intrusive_ptr<Work> receive_into(Tensors &tensors, int from, int tag,
+            OpType op, const char *title)
+    {
+        const at::Tensor tensor = the_one(tensors, "recv");
+        const WorkPtr work = make(op, title, tensors, timeout_);
+
+        work->when_late([this, late = work.get()] {
+            mailbox_.forget(WorkPtr::reclaim_copy(late));
+        });
+        mailbox_.post(from, tag, tensor, work);
+        return remember(work);
+    }
+
+    // ---- checks
+
+    void check_peer(int peer, const char *what) const
+    {
+        check_root(peer, size_, what);
+        TORCH_CHECK_VALUE(peer != rank_, "motet: ", what, ": rank ", rank_,
+                " is this rank");
+    }
+
+    static void check_pair(const at::Tensor &input, const at::Tensor &output,
+            const char *what)
+    {
+        check_tensor(input, what);
+        check_tensor(output, what);
+        TORCH_CHECK_TYPE(input.scalar_type() == output.scalar_type(), "motet: ", what,
+                ": an input of ", input.scalar_type(), " and an output of ",
+                output.scalar_type());
+    }
+
+    c10::intrusive_ptr<Work> all_reduce_each(Tensors &tensors,
+            const c10d::AllreduceOptions &options, OpType type, const char *title)
+    {
+        Tensors reals;
+
+        for (const at::Tensor &t : tensors) {
+            reals.push_back(real(t, options.reduceOp));
+            check_op(reals.back(), options.reduceOp);
+        }
+        return start(type, title, tensors, options,
+                [this, reals, wanted = options.reduceOp](ncclComm_t comm) {
+                    for (const at::Tensor &t : reals)
+                        all_reduce_one(comm, t, wanted);
+                });
+    }
+
+    // `input` is the whole, or, where it is undefined, what the list becomes.
+    c10::intrusive_ptr<Work> reduce_scatter_one(const at::Tensor &output,
+            const at::Tensor &input, const Tensors &list,
+            const c10d::ReduceScatterOptions &options)
+    {
+        const at::Tensor to = real(output, options.reduceOp);
+
+        check_op(to, options.reduceOp);
+        return start(OpType::_REDUCE_SCATTER_BASE, "motet:reduce_scatter", { output },
+                options,
+                [this, to, input, list, wanted = options.reduceOp](ncclComm_t comm) {
+                    at::Tensor from = input.defined() ? input : flat_like(list);
+
+                    if (!input.defined())
+                        join_from(list, from);
+                    from = real(from, wanted);
+                    if (is_bitwise(wanted)) {
+                        to.view({ -1 }).copy_(bitwise(comm, from, wanted)
+                                        .narrow(0, rank_ * to.numel(), to.numel()));
+                        return;
+                    }
+                    const Op op(*this, comm, to, wanted);
+
+                    check(ncclReduceScatter(from.const_data_ptr(),
+                                  to.mutable_data_ptr(), to.numel(), op.type, op.op,
+                                  comm, nullptr),
+                            "reduce_scatter");
+                });
+    }
+
+    const c10::intrusive_ptr<c10d::Store> store_;
+    Ms timeout_;
+    uint64_t sequence_ = 0, monitored_ = 0;
+    bool coalescing_ = false;
+    std::vector<c10::intrusive_ptr<Work>> coalesced_;
+    Comm comm_;
+    Mailbox mailbox_;
+    std::map<int, std::unique_ptr<SendLane>> lanes_;
+    Queue queue_; // last: its jobs use the others
+};
+
+c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store> &store,
+        int rank, int size, double timeout_s)
+{
+    return c10::make_intrusive<MotetBackend>(store, rank, size,
+            Ms(static_cast<int64_t>(timeout_s * 1000)));
+}
+
+} // namespace motet
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
+{
+    m.doc() = "The c10d backend of motet.";
+    m.attr("torch_version") = TORCH_VERSION;
+    m.def("create", &motet::create, py::arg("store"), py::arg("rank"), py::arg("size"),
+            py::arg("timeout_s"), py::call_guard<py::gil_scoped_release>());
+}

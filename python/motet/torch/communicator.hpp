@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators, made when they are first needed.
+#pragma once
+
+#include "tensors.hpp"
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace motet
+{
+
+// An entry of the store, or nothing if it is not there in time, or `stop` says so. Never
+// waits inside the store: a client of it is locked then, also for those whom it waits for.
+inline std::vector<uint8_t> fetch(c10d::Store &store, const std::string &key,
+        Ms timeout, const std::function<bool()> &stop)
+{
+    const auto end = std::chrono::steady_clock::now() + timeout;
+
+    for (auto pause = std::chrono::microseconds(100); !store.check({ key });
+            pause = std::min(2 * pause, std::chrono::microseconds(5000))) {
+        if (stop() || std::chrono::steady_clock::now() >= end)
+            return {};
+        std::this_thread::sleep_for(pause);
+    }
+    return store.get(key);
+}
+
+inline bool never()
+{
+    return false;
+}
+
+// Which rank it is, for sentences; shared by all that a group has.
+struct Place {
+    int rank, size;
+
+    std::string text() const
+    {
+        return c10::str("motet: rank ", rank, " of ", size);
+    }
+};
+
+// Raise what a call of the library failed of, in its own words.
+inline void check_result(const Place &place, ncclResult_t result, const char *what)
+{
+    if (result == ncclSuccess || result == ncclInProgress)
+        return;
+    const char *sentence = ncclGetLastError(nullptr);
+
+    throw MOTET_ERROR(c10::str(place.text(), ", ", what, ": ",
+            sentence != nullptr && *sentence != 0 ? sentence
+                                                  : ncclGetErrorString(result)));
+}
+
+// A communicator that is made when it is first needed, by the ranks that need it.
+class Comm
+{
+  public:
+    Comm(Place place, c10::intrusive_ptr<c10d::Store> store, std::string key, int rank,
+            int size)
+        : place_(place), store_(std::move(store)), key_(std::move(key)), rank_(rank),
+          size_(size)
+    {
+    }
+
+    ~Comm()
+    {
+        abort();
+    }
+
+    void check(ncclResult_t result, const char *what) const
+    {
+        check_result(place_, result, what);
+    }
+
+    // By one thread at a time, as all of its calls are.
+    ncclComm_t get(const char *what)
+    {
+        ncclComm_t made = nullptr;
+
+        TORCH_CHECK(!is_aborted(), place_.text(), ", ", what,
+                ": the group was aborted");
+        if (comm_ != nullptr)
+            return comm_;
+        check(motet_comm_init_rank(&made, size_, id(), rank_, MOTET_DEVICE_CPU,
+                      nullptr),
+                what);
+        std::lock_guard<std::mutex> lock(mutex_);
+
+        comm_ = made;
+        if (aborted_) {
+            comm_ = nullptr;
+            (void)ncclCommAbort(made);
+            TORCH_CHECK(false, place_.text(), ", ", what, ": the group was aborted");
+        }
+        return comm_;
+    }
+
+    // How long the next call waits for its peers.
+    void limit(Ms timeout)
+    {
+        const auto seconds = static_cast<unsigned>(
+                timeout <= Ms(0) ? 0 : (timeout.count() + 999) / 1000);
+
+        if (seconds == seconds_)
+            return;
+        check(motet_comm_set_timeout(comm_, seconds), "timeout");
+        seconds_ = seconds;
+    }
+
+    // From any thread: calls under way return with an error, later ones fail.
+    void abort()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ncclComm_t comm = comm_;
+
+        aborted_ = true;
+        comm_ = nullptr;
+        if (comm != nullptr)
+            (void)ncclCommAbort(comm);
+    }
+
+    // When nothing is under way: the peers are told that no more comes.
+    void destroy()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ncclComm_t comm = comm_;
+
+        aborted_ = true;
+        comm_ = nullptr;
+        if (comm != nullptr)
+            (void)ncclCommDestroy(comm);
+    }
+
+  private:
+    bool is_aborted()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+
+        return aborted_;
+    }
+
+    ncclUniqueId id()
+    {
+        ncclUniqueId id;
+
+        if (rank_ == 0) {
+            check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+            const auto *bytes = reinterpret_cast<const uint8_t *>(&id);
+
+            store_->set(key_, std::vector<uint8_t>(bytes, bytes + sizeof(id)));
+            return id;
+        }
+        const auto got = fetch(*store_, key_, kBackendDefaultTimeout,
+                [this] { return is_aborted(); });
+
+        TORCH_CHECK(got.size() == sizeof(id), place_.text(),
+                ": the id of the communicator is not in the store (", key_, ")");
+        std::memcpy(&id, got.data(), sizeof(id));
+        return id;
+    }
+
+    const Place place_;
+    const c10::intrusive_ptr<c10d::Store> store_;
+    const std::string key_;
+    const int rank_, size_;
+    std::mutex mutex_;
+    ncclComm_t comm_ = nullptr;
+    bool aborted_ = false;
+    unsigned seconds_ = ~0u;
+};
+
+} // namespace motet
