@@ -179,7 +179,7 @@ typedef struct motet_find_request {
     void *load_arg;
 } motet_find_request;
 
-/** What an environment variable says, NULL if it is not set; getenv() for most. */
+/** What an environment variable says, NULL if it is not set: the caller reads it. */
 typedef const char *motet_find_lookup(const char *variable, void *arg);
 
 /**

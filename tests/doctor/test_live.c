@@ -8,82 +8,14 @@
 #include "gather.h"
 #include "input.h"
 
+#include "../tree.h"
+
 #include <elf.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
 /* ---- a machine of files ---- */
-
-static char tree[64];
-
-static void make_folders(char *path)
-{
-    for (char *slash = strchr(path + strlen(tree) + 1, '/'); slash != NULL;
-            slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        mkdir(path, 0755);
-        *slash = '/';
-    }
-}
-
-static void put_bytes(const char *name, const void *bytes, size_t count)
-{
-    char path[512];
-    FILE *out;
-
-    snprintf(path, sizeof(path), "%s%s", tree, name);
-    make_folders(path);
-    out = fopen(path, "we");
-    assert_non_null(out);
-    assert_int_equal(fwrite(bytes, 1, count, out), count);
-    fclose(out);
-}
-
-static void put(const char *name, const char *text)
-{
-    put_bytes(name, text, strlen(text));
-}
-
-static void put_link(const char *name, const char *target)
-{
-    char path[512];
-
-    snprintf(path, sizeof(path), "%s%s", tree, name);
-    make_folders(path);
-    assert_int_equal(symlink(target, path), 0);
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    snprintf(tree, sizeof(tree), "/tmp/motet-test-XXXXXX");
-    return mkdtemp(tree) == NULL;
-}
-
-static int forget(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
-
-static int end(void **state)
-{
-    (void)state;
-    return nftw(tree, forget, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 static void u16(unsigned char *c, size_t at, unsigned value)
 {
@@ -663,17 +595,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
-                test_a_tree_of_files_is_judged_as_a_pasted_capture, begin, end),
+                test_a_tree_of_files_is_judged_as_a_pasted_capture, tree_begin,
+                tree_end),
         cmocka_unit_test_setup_teardown(test_an_empty_machine_is_nothing_to_complain_of,
-                begin, end),
+                tree_begin, tree_end),
         cmocka_unit_test_setup_teardown(test_kfd_is_gathered_with_what_forbids_it,
-                begin, end),
-        cmocka_unit_test_setup_teardown(test_secrets_of_guests_are_left_out, begin,
-                end),
+                tree_begin, tree_end),
+        cmocka_unit_test_setup_teardown(test_secrets_of_guests_are_left_out, tree_begin,
+                tree_end),
         cmocka_unit_test_setup_teardown(
-                test_libraries_are_listed_once_with_what_they_declare, begin, end),
+                test_libraries_are_listed_once_with_what_they_declare, tree_begin,
+                tree_end),
         cmocka_unit_test_setup_teardown(test_only_what_concerns_gpus_can_be_collected,
-                begin, end),
+                tree_begin, tree_end),
         cmocka_unit_test(test_a_runtime_is_asked_in_a_process_of_its_own),
         cmocka_unit_test(test_vfio_is_asked_for_a_guest_and_with_flr_only),
         cmocka_unit_test(test_a_question_has_a_deadline),
@@ -683,7 +617,7 @@ int main(void)
         cmocka_unit_test(test_hostile_archives_are_answered_with_a_sentence),
         cmocka_unit_test(test_other_packings_are_named),
         cmocka_unit_test_setup_teardown(test_folders_are_walked_without_following_links,
-                begin, end),
+                tree_begin, tree_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,83 +5,21 @@
 
 #include "serving_parts.h"
 
+#include "../tree.h"
+
 #include <fcntl.h>
-#include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#define SERVING_TEST(name) cmocka_unit_test_setup_teardown(name, begin, tree_end)
 
-#define SERVING_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-static char tree[64], state_dir[96];
-
-static inline void make_folders(const char *path)
-{
-    char part[512];
-
-    for (const char *at = path + 1; (at = strchr(at, '/')) != NULL; at++) {
-        snprintf(part, sizeof(part), "%.*s", (int)(at - path), path);
-        (void)mkdir(part, 0700);
-    }
-}
-
-static inline void put_bytes(const char *name, const char *text, size_t bytes)
-{
-    char path[512];
-    FILE *file;
-
-    snprintf(path, sizeof(path), "%s%s", tree, name);
-    make_folders(path);
-    file = fopen(path, "we");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
-    assert_int_equal(fclose(file), 0);
-}
-
-static inline void put(const char *name, const char *text)
-{
-    put_bytes(name, text, strlen(text));
-}
-
-static inline void put_link(const char *name, const char *target)
-{
-    char path[512];
-
-    snprintf(path, sizeof(path), "%s%s", tree, name);
-    make_folders(path);
-    assert_int_equal(symlink(target, path), 0);
-}
+static char state_dir[96];
 
 static inline int begin(void **state)
 {
-    (void)state;
-    snprintf(tree, sizeof(tree), "/tmp/motet-test-XXXXXX");
-    if (mkdtemp(tree) == NULL)
+    if (tree_begin(state) != 0)
         return 1;
     snprintf(state_dir, sizeof(state_dir), "%s/state/motet", tree);
     return setenv("MOTET_HOST_ROOT", tree, 1) != 0 ||
             setenv("MOTET_STATE_DIR", state_dir, 1) != 0;
-}
-
-static inline int forget(const char *path, const struct stat *status, int type,
-        struct FTW *at)
-{
-    (void)status, (void)type, (void)at;
-    return remove(path);
-}
-
-static inline int end(void **state)
-{
-    (void)state;
-    return nftw(tree, forget, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* What @p call writes to stderr; static. */

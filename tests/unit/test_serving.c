@@ -408,9 +408,9 @@ static void test_a_unit_that_was_a_user_is_remembered(void **state)
     assert_int_equal(s.num_users, 1);
     assert_int_equal(s.num_unmasked, 0); /* it runs */
     snprintf(path, sizeof(path), "%s/proc/4711", tree);
-    assert_int_equal(nftw(path, forget, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(nftw(path, tree_forget, 16, FTW_DEPTH | FTW_PHYS), 0);
     snprintf(path, sizeof(path), "%s/sys", tree);
-    assert_int_equal(nftw(path, forget, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(nftw(path, tree_forget, 16, FTW_DEPTH | FTW_PHYS), 0);
     serving_look(&s);
     assert_int_equal(s.num_users, 0);
     assert_int_equal(s.num_unmasked, 1);

@@ -116,8 +116,7 @@ static void undecided(struct doctor *d, const struct dr_vm_device *device)
     f = dr_found(d, DR_ATOMICS_UNKNOWN, "%s", subject_of(d, device));
     dr_say(d, f,
             "%s passes a card by the mapping %s, and the text does not show whether "
-            "its "
-            "path names one function or the whole slot.",
+            "its path names one function or the whole slot.",
             vm_name(d, device->definition), device->mapping);
     dr_because(d, f, device->line);
     dr_fix(d, f,
@@ -155,8 +154,7 @@ static void layout_ok(struct doctor *d, uint32_t definition)
 
     dr_say(d, f,
             "%s passes each card as function 0 alone, directly below a root port of "
-            "its "
-            "own%s%s: the guest sees the completers that the host's path has.",
+            "its own%s%s: the guest sees the completers that the host's path has.",
             d->vm->definitions[definition].id[0] != 0 ? vm_name(d, definition)
                                                       : "The VM",
             v != NULL ? ", on QEMU " : "", v != NULL ? v->text : "");

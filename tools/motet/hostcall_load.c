@@ -287,8 +287,7 @@ static void say_open(FILE *out, const struct hostcall_file *file,
     if (gpu->refused != NULL)
         fprintf(out,
                 "the runtime refuses HSA_OVERRIDE_GFX_VERSION '%s', which is no "
-                "version "
-                "like 11.0.0, so it loads nothing",
+                "version like 11.0.0, so it loads nothing",
                 gpu->refused);
     else if (gpu->asks.processor[0] == 0)
         fputs("which code it loads is not known, so neither is what it says of a "
@@ -297,8 +296,7 @@ static void say_open(FILE *out, const struct hostcall_file *file,
     else if (load->declaring > 0)
         fprintf(out,
                 "%zu of %zu kernels declare a hostcall%s; they are refused if it has "
-                "no "
-                "AtomicOps, which is not known here",
+                "no AtomicOps, which is not known here",
                 load->declaring, load->kernels,
                 load->classic ? ", those of the classic collectives among them" : "");
     else if (load->unread > 0)

@@ -6,6 +6,7 @@
  */
 #include "cmd.h"
 #include "kernels.h"
+#include "library.h"
 
 #include "kernels/images.h"
 
@@ -155,13 +156,9 @@ static int find_targets(build *b)
 static int find_sources(build *b)
 {
     char folder[PATH_MAX], file[PATH_MAX + 32];
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
-    char *slash;
 
-    folder[n < 0 ? 0 : n] = '\0';
-    slash = strrchr(folder, '/');
-    if (slash != NULL)
-        *slash = '\0';
+    if (!library_own_folder(folder))
+        folder[0] = '\0';
     if (b->sources_given != NULL)
         snprintf(b->sources, sizeof(b->sources), "%s", b->sources_given);
     else if ((size_t)snprintf(b->sources, sizeof(b->sources), "%s/%s", folder,

@@ -4,13 +4,11 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* What the version line of every build of motet holds, and of nothing else. */
@@ -46,29 +44,28 @@ static const char *take_symbols(struct library *lib)
     return missing;
 }
 
-bool library_holds(const char *path, const char *text)
+/* Whether @p text stands anywhere in the file. */
+static bool holds(const char *path, const char *text)
 {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool found = false;
-    void *map;
+    size_t bytes;
+    void *map = library_map(path, &bytes);
+    bool found;
 
-    if (fd < 0)
+    if (map == NULL)
         return false;
-    if (fstat(fd, &st) == 0 && st.st_size > 0) {
-        map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map != MAP_FAILED) {
-            found = memmem(map, (size_t)st.st_size, text, strlen(text)) != NULL;
-            munmap(map, (size_t)st.st_size);
-        }
-    }
-    close(fd);
+    found = memmem(map, bytes, text, strlen(text)) != NULL;
+    munmap(map, bytes);
     return found;
 }
 
 bool library_is_motet(const char *path)
 {
-    return library_holds(path, motet_mark);
+    return holds(path, motet_mark);
+}
+
+bool library_has_gpu_code(const char *path)
+{
+    return holds(path, ".nv_fatbin") || holds(path, ".hip_fatbin");
 }
 
 bool library_may_launch(const char *name)
@@ -77,7 +74,7 @@ bool library_may_launch(const char *name)
         return true;
     if (library_is_motet(name))
         return false;
-    return library_holds(name, ".nv_fatbin") || library_holds(name, ".hip_fatbin");
+    return library_has_gpu_code(name);
 }
 
 static int open_file(struct library *lib, const char *name, char *why, size_t why_bytes)

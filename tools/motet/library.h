@@ -93,6 +93,9 @@ int library_load(struct library *lib, const char *name, char *why, size_t why_by
  */
 bool library_find(const char *name, char path[PATH_MAX], char *why, size_t why_bytes);
 
+/** The folder that this command lies in; false if that is not known. */
+bool library_own_folder(char buf[PATH_MAX]);
+
 /**
  * A file of motet's own, "librccl.so.1", where an installation or the build tree has it,
  * seen from the command. False if there is none, or the command's own place is unknown.
@@ -128,8 +131,11 @@ int library_images(const char *path, struct library_image images[LIBRARY_IMAGES_
 size_t library_images_in(const void *data, size_t bytes,
         struct library_image images[LIBRARY_IMAGES_MAX]);
 
-/** Whether @p text stands anywhere in the file at @p path. */
-bool library_holds(const char *path, const char *text);
+/** Whether the file has what nvcc and hipcc leave in a library with code for GPUs. */
+bool library_has_gpu_code(const char *path);
+
+/** A file that is not empty, to read, for munmap(); NULL with errno. */
+void *library_map(const char *path, size_t *bytes_out);
 
 /**
  * Whether @p name, of library_find(), may launch work on GPUs although its ranks are on

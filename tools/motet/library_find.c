@@ -40,17 +40,19 @@ bool library_find(const char *name, char path[PATH_MAX], char *why, size_t why_b
     return is_found;
 }
 
-static bool own_folder(char buf[PATH_MAX])
+bool library_own_folder(char buf[PATH_MAX])
 {
-    ssize_t n = readlink("/proc/self/exe", buf, PATH_MAX - 1);
+    char own[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
     char *slash;
 
     if (n < 0)
         return false;
-    buf[n] = 0;
-    slash = strrchr(buf, '/');
+    own[n] = 0;
+    slash = strrchr(own, '/');
     if (slash != NULL)
         *slash = 0;
+    snprintf(buf, PATH_MAX, "%s", own);
     return slash != NULL;
 }
 
@@ -81,7 +83,7 @@ bool library_beside(const char *name, char path[PATH_MAX])
         "../../src/exports" };
     char folder[PATH_MAX], candidate[2 * PATH_MAX];
 
-    if (!own_folder(folder))
+    if (!library_own_folder(folder))
         return false;
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
         snprintf(candidate, sizeof(candidate), "%s/%s/%s", folder, places[i], name);

@@ -74,15 +74,14 @@ size_t library_images_in(const void *data, size_t bytes,
     return num;
 }
 
-int library_images(const char *path, struct library_image images[LIBRARY_IMAGES_MAX],
-        size_t *num_out)
+void *library_map(const char *path, size_t *bytes_out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), reason;
     void *map = MAP_FAILED;
     struct stat st;
 
     if (fd < 0)
-        return -1;
+        return NULL;
     if (fstat(fd, &st) == 0) {
         errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
         if (S_ISREG(st.st_mode) && st.st_size > 0)
@@ -92,8 +91,20 @@ int library_images(const char *path, struct library_image images[LIBRARY_IMAGES_
     close(fd);
     errno = reason;
     if (map == MAP_FAILED)
+        return NULL;
+    *bytes_out = (size_t)st.st_size;
+    return map;
+}
+
+int library_images(const char *path, struct library_image images[LIBRARY_IMAGES_MAX],
+        size_t *num_out)
+{
+    size_t bytes;
+    void *map = library_map(path, &bytes);
+
+    if (map == NULL)
         return -1;
-    *num_out = library_images_in(map, (size_t)st.st_size, images);
-    munmap(map, (size_t)st.st_size);
+    *num_out = library_images_in(map, bytes, images);
+    munmap(map, bytes);
     return 0;
 }

@@ -77,7 +77,7 @@ static bool find_image(const char *target, char path[PATH_MAX])
     static const char *const places[] = { MOTET_BIN_TO_KERNELS,
         "../share/motet/kernels", "../../images/gate" };
     const char *list = getenv("MOTET_KERNEL_PATH");
-    char folder[2 * PATH_MAX], own[PATH_MAX], *slash;
+    char folder[2 * PATH_MAX], own[PATH_MAX];
 
     for (; list != NULL && *list != 0; list += *list == ':') {
         int length = (int)strcspn(list, ":");
@@ -86,11 +86,10 @@ static bool find_image(const char *target, char path[PATH_MAX])
             return true;
         list += length;
     }
-    if (realpath("/proc/self/exe", own) == NULL || (slash = strrchr(own, '/')) == NULL)
+    if (!library_own_folder(own))
         return false;
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-        int length = snprintf(folder, sizeof(folder), "%.*s/%s", (int)(slash - own),
-                own, places[i]);
+        int length = snprintf(folder, sizeof(folder), "%s/%s", own, places[i]);
 
         if (try_folder(folder, length, target, path))
             return true;

@@ -86,8 +86,7 @@ static const struct {
             "not runs (motet hostcall FILE tells which)" },
     [GATE_UNSURE] = { "refuses more",
             "what declares a hostcall does not run, but not all of the rest was seen "
-            "to "
-            "run either: the reason may be another" },
+            "to run either: the reason may be another" },
     [GATE_BROKEN] = { "nothing runs",
             "not even the plain kernel runs: this is no matter of the hostcall "
             "(motet doctor)" },

@@ -95,17 +95,14 @@ void probe_choose_libraries(struct probe_report *report)
     add_ours(report);
 }
 
-/* What nvcc and hipcc leave in a library that has code for GPUs. */
 const char *probe_needs_gpu(const struct probe_report *report,
         const struct probe_library *library)
 {
     if (report->place.backend->mirrored || report->options->host_memory ||
             library->motet)
         return NULL;
-    if (!library_holds(library->path, ".nv_fatbin") &&
-            !library_holds(library->path, ".hip_fatbin"))
+    if (!library_has_gpu_code(library->path))
         return NULL;
     return "this library has code for GPUs, so its ranks want GPU memory, and the "
-           "ranks "
-           "are on CPUs here; --host-memory if it takes host memory";
+           "ranks are on CPUs here; --host-memory if it takes host memory";
 }

@@ -310,8 +310,7 @@ static void print_model(const struct printer *p)
     if (m->hidden > 0)
         fprintf(p->out,
                 "  a token step of the model is %llu calls of all_reduce (two a layer) "
-                "of "
-                "%llu bytes\n",
+                "of %llu bytes\n",
                 (unsigned long long)(2 * m->layers),
                 (unsigned long long)(m->hidden * m->batch * m->dtype_bytes));
 }

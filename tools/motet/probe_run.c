@@ -302,8 +302,7 @@ static int count_ranks(struct probe_report *report)
     if (asked > most)
         return cmd_error("probe", EXIT_UNDECIDED,
                 "%d ranks need as many cards, and of those here %d can be used; on "
-                "CPUs "
-                "there can be %d ranks",
+                "CPUs there can be %d ranks",
                 asked, most, PROBE_RANKS_MAX);
     report->nranks = asked != 0 ? asked : devices > 0 ? most : 2;
     return -1;

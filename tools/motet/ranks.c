@@ -412,8 +412,7 @@ static void leave_behind(struct watch *w)
         if (w->pid[i] > 0)
             say(plan, EXIT_PROBLEM,
                     "%s (pid %d) was killed and is not gone: the kernel holds it; it "
-                    "is "
-                    "left behind",
+                    "is left behind",
                     ranks_text(plan, i, who, sizeof(who)), (int)w->pid[i]);
     if (plan->end != NULL)
         plan->end->left = true;

@@ -273,8 +273,7 @@ int serving_enter(const char *command, const char *stage, bool anyway)
         if (!anyway) {
             fprintf(stderr,
                     "motet %s: refused: the same began %s. What did not come back is "
-                    "not "
-                    "repeated; --serving-anyway repeats it.\n",
+                    "not repeated; --serving-anyway repeats it.\n",
                     command, said);
             return EXIT_UNDECIDED;
         }

@@ -215,7 +215,8 @@ class Queue
         return jobs_.empty() && !busy_;
     }
 
-    // Jobs that are left still run: whoever closes has made sure that they fail at once.
+    // When the jobs that are left have run: whoever cannot wait for them aborts what they
+    // use first.
     void close()
     {
         {
