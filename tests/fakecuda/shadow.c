@@ -184,13 +184,15 @@ static void note_pages(shadow *s, batch *into)
     free(extents);
 }
 
-static batch *note_all(uint64_t due_ns)
+/* What was written is due @p late_ns after it was found, never after the search began. */
+static batch *note_all(uint64_t late_ns)
 {
-    batch *b = batch_new(due_ns);
+    batch *b = batch_new(0);
     shadow *s;
 
     for (s = LIST_FIRST(&shadows); s != NULL; s = LIST_NEXT(s, link))
         note_pages(s, b);
+    b->due_ns = now_ns() + late_ns;
     return b;
 }
 
@@ -202,9 +204,9 @@ static void take(batch *b)
 }
 
 /* All that was written, if nothing is being written. */
-static void carry_in_order(uint64_t due_ns)
+static void carry_in_order(uint64_t late_ns)
 {
-    batch *first = note_all(due_ns), *second = note_all(due_ns);
+    batch *first = note_all(late_ns), *second = note_all(late_ns);
     bool quiet = first->count == second->count &&
             (first->count == 0 ||
                     memcmp(first->at, second->at, first->count * sizeof(*first->at)) ==
@@ -218,9 +220,9 @@ static void carry_in_order(uint64_t due_ns)
 }
 
 /* Words that were written alone in their line are put down at once. */
-static void carry_flags_first(uint64_t due_ns)
+static void carry_flags_first(uint64_t late_ns)
 {
-    batch *all = note_all(due_ns), *later = batch_new(due_ns);
+    batch *all = note_all(late_ns), *later = batch_new(all->due_ns);
 
     for (size_t i = 0, n; i < all->count; i += n) {
         const change *c = &all->at[i];
@@ -285,9 +287,9 @@ static void pass(bool look)
         shown_ns = now_ns();
     }
     if (fake_set.import == FAKE_IMPORT_FLAGFIRST)
-        carry_flags_first(now + late_ns);
+        carry_flags_first(late_ns);
     else
-        carry_in_order(fake_set.import == FAKE_IMPORT_STALE ? now : now + late_ns);
+        carry_in_order(fake_set.import == FAKE_IMPORT_STALE ? 0 : late_ns);
     put_due(now_ns());
 }
 
