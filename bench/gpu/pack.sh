@@ -15,7 +15,7 @@ set -euo pipefail
 readonly build=$1 folder=$2
 
 mkdir -p "$folder/bin" "$folder/lib"
-for file in tools/motet/motet tests/gpu/test_gpu tests/gpu/test_gpu_matrix; do
+for file in tools/motet/motet tests/gpu/test_gpu tests/gpu/test_gpu_matrix tests/gpu/litmus; do
     install -m 755 "$build/$file" "$folder/bin/"
 done
 for file in libmotet.so.0 libnccl.so.2; do

@@ -348,9 +348,10 @@ class Suite:
     def window_pool(self):
         """Tensors of NCCL's own allocator, registered as windows."""
         backend = dist.group.WORLD._get_backend(self.device)  # pylint: disable=protected-access
-        if not hasattr(backend, "mem_allocator"):
-            raise Unsupported("this PyTorch has no mem_allocator")
-        pool = torch.cuda.MemPool(backend.mem_allocator)
+        try:
+            pool = torch.cuda.MemPool(backend.mem_allocator)
+        except (AttributeError, RuntimeError) as reason:  # of PyTorch, before it asks us
+            raise Unsupported(str(reason).splitlines()[0]) from None
         with torch.cuda.use_mem_pool(pool, device=self.device):
             tensor = torch.full((1 << 20,), float(self.rank), device=self.device)
         backend.register_mem_pool(pool)
