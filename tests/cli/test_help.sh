@@ -29,8 +29,8 @@ expect 64 "$motet" smok
 err_has "'smok' is not a command; did you mean 'smoke'"
 expect 64 "$motet" utterly-different
 err_has "'utterly-different' is not a command$"
-expect 64 "$motet" tune # of a later part
-err_has "'tune' is not a command; did you mean 'run'"
+expect 64 "$motet" tuned
+err_has "'tuned' is not a command; did you mean 'tune'"
 expect 64 "$motet" help smok
 expect 0 "$motet" --version
 out_has '^motet [0-9]+\.[0-9]+'

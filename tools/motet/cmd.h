@@ -25,6 +25,7 @@ int cmd_probe(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_smoke(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_tune(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /** "motet COMMAND: text" and where the help is, to stderr. Returns EXIT_USAGE. */

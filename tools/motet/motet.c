@@ -17,6 +17,8 @@ static const struct command {
     { "run", cmd_run, "start ranks, or a program with motet preloaded" },
     { "smoke", cmd_smoke, "exchange real data, check every value, say PASS or FAIL" },
     { "bench", cmd_bench, "measure collectives, in nccl-tests' table" },
+    { "tune", cmd_tune,
+            "measure protocols on these GPUs, and print a plan of the fastest" },
     { "status", cmd_status, "which rank is where, live and after a crash" },
     { "doctor", cmd_doctor,
             "what is wrong with this machine or this log, and the fix" },
