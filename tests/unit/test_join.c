@@ -184,7 +184,7 @@ static void test_a_failed_rendezvous_ends_by_itself(void **state)
     g->plan[1].absent = true;
     g->plan[0].deadline_ms = 200;
     group_run(g);
-    group_check_failure(g, MOTET_ERR_REMOTE, "rank 1 of 2 did not join within 200 ms");
+    group_check_failure(g, MOTET_ERR_REMOTE, "rank 1 of 2 did not join within ");
     assert_int_equal(motet_bootstrap_services(), 1); /* for a latecomer, 5 s */
     check_no_service(6500);
     group_free(g);
