@@ -57,9 +57,11 @@ ncclResult_t motet_device_query(motet_device device, int ordinal,
  * process can have communicators of CPU and of GPU ranks. All ranks of a communicator
  * must be of one kind.
  * @param config NULL for all defaults
+ * @param timeout_s how long to wait for all ranks, seconds; 0 takes MOTET_INIT_TIMEOUT_S.
+ *        What is made from the communicator waits as long.
  */
 ncclResult_t motet_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id,
-        int rank, motet_device device, ncclConfig_t *config);
+        int rank, motet_device device, ncclConfig_t *config, unsigned int timeout_s);
 
 /**
  * How long operations of this communicator that are issued from now on wait for their

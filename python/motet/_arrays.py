@@ -66,7 +66,7 @@ class Memory(NamedTuple):
     """Contiguous elements. ``owner`` keeps them alive."""
 
     address: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count()
     dtype: str
     writable: bool
     on_gpu: bool
@@ -234,7 +234,7 @@ _release_buffer.restype = None
 def _of_buffer(array: Any) -> Memory:
     view = memoryview(array)  # exported until it goes: it is the owner
     letter = view.format.lstrip("@=<")
-    if letter not in _FORMATS:
+    if letter not in _FORMATS or TYPES[_FORMATS[letter]][1] != view.itemsize:
         raise TypeError(f"elements of format {view.format}: the library has " + ", ".join(TYPES))
     if not view.c_contiguous:
         _refuse_gaps(array)

@@ -77,7 +77,7 @@ class Stream:
 
     def idle(self) -> bool:
         """Whether all that was given has run. Never waits."""
-        return library.motet_stream_query(self.handle) == 0
+        return bool(library.motet_stream_query(self.handle) == 0)
 
     def close(self) -> None:
         """Wait for the work, then end the stream."""
@@ -91,6 +91,12 @@ class Stream:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.close()
+
+
+def _whole_seconds(seconds: float) -> int:
+    if not 0 <= seconds < 1 << 32:
+        raise ValueError(f"a timeout of {seconds} s: need 0, for none, or more")
+    return int(seconds) + (seconds > int(seconds))
 
 
 @contextlib.contextmanager
@@ -111,7 +117,8 @@ class Communicator:
 
     Arrays are of any kind that :mod:`motet` knows; an operation writes into ``recv`` and
     returns it. Where ``recv`` is left out, it works in place, in ``send``. ``count`` is taken
-    from the arrays. Operators are ``"sum"``, ``"prod"``, ``"max"``, ``"min"`` and ``"avg"``.
+    from the arrays. ``timeout``: seconds that making it, and each operation, waits for the
+    other ranks. Operators are ``"sum"``, ``"prod"``, ``"max"``, ``"min"`` and ``"avg"``.
 
     >>> import array, motet
     >>> with Communicator(1, 0, motet.unique_id()) as comm:
@@ -132,7 +139,14 @@ class Communicator:
         made = ctypes.c_void_p()
         kind = _one_of(DEVICES, device, "device")
         call(
-            "motet_comm_init_rank", ctypes.byref(made), nranks, UniqueId.of(id), rank, kind, None
+            "motet_comm_init_rank",
+            ctypes.byref(made),
+            nranks,
+            UniqueId.of(id),
+            rank,
+            kind,
+            None,
+            _whole_seconds(timeout or 0),
         )
         self._begin(made.value)
         if timeout is not None:
@@ -173,8 +187,7 @@ class Communicator:
 
     def set_timeout(self, seconds: float) -> None:
         """How long operations from now on wait for their peers; 0 is no limit."""
-        whole = int(seconds) + (seconds > int(seconds))
-        call("motet_comm_set_timeout", self.handle, whole)
+        call("motet_comm_set_timeout", self.handle, _whole_seconds(seconds))
 
     def split(self, color: Optional[int], key: int = 0) -> Optional["Communicator"]:
         """Ranks of one color make a communicator, in the order of their keys; None: none."""

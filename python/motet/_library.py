@@ -127,7 +127,7 @@ _out = ctypes.POINTER(_void)
 _FUNCTIONS: dict[str, list[Any]] = {
     "ncclGetVersion": [ctypes.POINTER(_int)],
     "ncclGetUniqueId": [ctypes.POINTER(UniqueId)],
-    "motet_comm_init_rank": [_out, _int, UniqueId, _int, _int, _void],
+    "motet_comm_init_rank": [_out, _int, UniqueId, _int, _int, _void, ctypes.c_uint],
     "motet_comm_set_timeout": [_void, ctypes.c_uint],
     "motet_comm_query": [_void, ctypes.POINTER(CommInfo)],
     "motet_device_query": [_int, _int, ctypes.POINTER(DeviceInfo)],

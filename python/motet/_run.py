@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
-from typing import Any, Optional
+from typing import Any, Optional, cast
 
 from ._communicator import Communicator
 from ._library import unique_id
@@ -39,6 +39,7 @@ def _body(
 
 def _answer(pipe: Connection, *body: Any) -> None:
     """In a process of its own: send (True, result) or (False, exception, its trace)."""
+    said: tuple[Any, ...]
     try:
         said = (True, _body(*body))
     except BaseException as error:  # also SystemExit: the parent tells
@@ -63,11 +64,13 @@ class _Process:
 
     def answer(self) -> tuple[Any, ...]:
         try:
-            return pickle.loads(self.pipe.recv_bytes())
+            said: tuple[Any, ...] = pickle.loads(self.pipe.recv_bytes())
+            return said
         except EOFError:
             self.process.join()
             code = self.process.exitcode
-            how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with {code}"
+            killed = code is not None and code < 0
+            how = f"was killed by signal {-(code or 0)}" if killed else f"exited with {code}"
             return False, None, f"its process {how}"
 
     def end(self) -> None:
@@ -79,6 +82,11 @@ class _Process:
             self.process.kill()
             self.process.join()
         self.pipe.close()
+
+
+def _text_of(said: tuple[Any, ...]) -> str:
+    """What a rank failed of; an exception without a text gives its name."""
+    return str(said[1]) or repr(said[1]) if said[1] is not None else str(said[2])
 
 
 def _by_processes(bodies: list[tuple[Any, ...]], timeout: Optional[float]) -> list[Any]:
@@ -94,17 +102,17 @@ def _by_processes(bodies: list[tuple[Any, ...]], timeout: Optional[float]) -> li
                 late = ", ".join(str(r.rank) for r in left.values())
                 raise TimeoutError(f"no answer for {timeout} s from rank {late}")
             for pipe in ready:
-                rank = left.pop(pipe)  # type: ignore[call-overload]
-                said = rank.answer()
+                one = left.pop(cast("Connection[Any, Any]", pipe))
+                said = one.answer()
                 if not said[0]:
-                    raise RankError(rank.rank, str(said[1] or said[2])) from said[1]
-                results[rank.rank] = said[1]
-        for rank in ranks:
-            rank.process.join(END_S)
+                    raise RankError(one.rank, _text_of(said)) from said[1]
+                results[one.rank] = said[1]
+        for one in ranks:
+            one.process.join(END_S)
         return results
     finally:
-        for rank in ranks:
-            rank.end()
+        for one in ranks:
+            one.end()
 
 
 def _by_threads(bodies: list[tuple[Any, ...]], timeout: Optional[float]) -> list[Any]:
@@ -126,7 +134,7 @@ def _by_threads(bodies: list[tuple[Any, ...]], timeout: Optional[float]) -> list
             raise TimeoutError(f"no answer for {timeout} s from rank {rank}")
     for rank, error in enumerate(errors):
         if error is not None:
-            raise RankError(rank, str(error)) from error
+            raise RankError(rank, str(error) or repr(error)) from error
     return results
 
 

@@ -133,6 +133,12 @@ class Arrays(unittest.TestCase):
             (Interface(typestr="<c8"), TypeError, "the library has"),
             (Interface(mask=1), TypeError, "masked"),
             (memoryview(bytearray(8))[::2], ValueError, "not contiguous"),
+            (memoryview(bytearray(8)).cast("B")[::-1], ValueError, "not contiguous"),
+            # four bytes by its format, though the letter alone means eight
+            ((ctypes.c_int32.__ctype_be__ * 2)(), TypeError, "elements of format"),
+            (Interface(typestr="|O8"), TypeError, "the library has"),
+            (Interface(typestr="|V8"), TypeError, "the library has"),
+            (Interface(typestr="<f2", strides=(-4, 2)), ValueError, "not contiguous"),
             ("text", TypeError, "no array"),
             (3, TypeError, "no array"),
             (array.array("u", "ab"), TypeError, "elements of format"),
@@ -159,6 +165,9 @@ class Mistakes(unittest.TestCase):
             ):
                 with self.assertRaisesRegex(error, words):
                     call()
+            for seconds in (-1, float("nan"), 1e12):
+                with self.assertRaisesRegex(ValueError, "a timeout of"):
+                    comm.set_timeout(seconds)
             self.assertIn("path", comm.explain("all_reduce", 1024))
         with self.assertRaisesRegex(ValueError, "was destroyed"):
             comm.all_reduce(a("i", [1]))
@@ -169,6 +178,26 @@ class Mistakes(unittest.TestCase):
             motet.Communicator(2, 2, motet.unique_id())
         with self.assertRaisesRegex(ValueError, "nranks is 0"):
             motet.run(lambda comm: None, 0)
+
+    def test_of_the_length_of_elements(self):
+        class Longs(ctypes.Structure):
+            _fields_ = [("x", ctypes.c_int64)]
+
+        with self.assertRaisesRegex(TypeError, "elements of format"):
+            motet.memory_of((Longs * 2)())
+
+    def test_an_error_without_a_text_and_a_run_inside_a_run(self):
+        def fails(comm):
+            raise KeyError
+
+        with self.assertRaisesRegex(motet.RankError, "rank 0: KeyError"):
+            motet.run(fails, 1)
+        with self.assertRaisesRegex(motet.RankError, "rank 0: KeyError"):
+            motet.run(fails, 1, threads=True)
+        with self.assertRaisesRegex(motet.RankError, "daemonic processes"):
+            motet.run(lambda comm: motet.run(lambda inner: 1, 2), 1)
+        nested = motet.run(lambda comm: motet.run(lambda c: c.nranks, 2, threads=True), 2)
+        self.assertEqual(nested, [[2, 2], [2, 2]])
 
     def test_of_counts_between_ranks(self):
         def body(comm):

@@ -84,6 +84,7 @@ typedef struct init_call {
     const ncclUniqueId *id;
     motet_device_choice choice;
     const ncclConfig_t *config;
+    unsigned int timeout_s; /* 0: as MOTET_INIT_TIMEOUT_S says */
 } init_call;
 
 /* A GPU rank is made for the device that is current on the calling thread. */
@@ -119,6 +120,7 @@ static motet_result init_rank(const init_call *c)
         .ordinal = c->has_ordinal ? c->ordinal : ordinal,
         .thread = (int)gettid(),
         .choice = c->choice,
+        .timeout_s = c->timeout_s,
     };
     memcpy(&job->spec.id, c->id, sizeof(job->spec.id));
     result = motet_id_check(&job->spec.id);
@@ -188,13 +190,15 @@ MOTET_API ncclResult_t pncclCommInitRankScalable(ncclComm_t *newcomm, int nranks
 MOTET_ALIAS(ncclCommInitRankScalable, pncclCommInitRankScalable);
 
 MOTET_API ncclResult_t motet_comm_init_rank(ncclComm_t *comm, int nranks,
-        ncclUniqueId id, int rank, motet_device device, ncclConfig_t *config)
+        ncclUniqueId id, int rank, motet_device device, ncclConfig_t *config,
+        unsigned int timeout_s)
 {
     init_call c = { .comm = comm,
         .nranks = nranks,
         .rank = rank,
         .id = &id,
-        .config = config };
+        .config = config,
+        .timeout_s = timeout_s };
 
     motet_log_version();
     if ((int)device < 0 || device > MOTET_DEVICE_GPU)

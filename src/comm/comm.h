@@ -132,11 +132,12 @@ typedef struct motet_comm_spec {
     int thread; /* that made the call: its kernel thread id, 0 unknown */
     motet_device_choice choice;
     motet_config config;
+    uint64_t timeout_s; /* for making it; 0: MOTET_INIT_TIMEOUT_S */
 } motet_comm_spec;
 
 /**
  * Do all that makes a communicator ready: meet, map, prove, watch. Blocks up to
- * MOTET_INIT_TIMEOUT_S. The state is left to motet_comm_started().
+ * spec->timeout_s. The state is left to motet_comm_started().
  */
 MOTET_MUST_USE motet_result motet_comm_start(motet_comm *comm,
         const motet_comm_spec *spec);

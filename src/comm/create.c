@@ -77,7 +77,9 @@ static motet_result read_settings(motet_comm *comm, const motet_comm_spec *spec,
     constants->epoch_start = (uint64_t)motet_param(m->params, MOTET_P_EPOCH_START);
     MOTET_TRY(motet_plan_force(motet_param_text(m->params, MOTET_P_ALGO), constants),
             "choose algorithms");
-    comm->init_timeout_s = (uint64_t)motet_param(m->params, MOTET_P_INIT_TIMEOUT_S);
+    comm->init_timeout_s = spec->timeout_s != 0
+            ? spec->timeout_s
+            : (uint64_t)motet_param(m->params, MOTET_P_INIT_TIMEOUT_S);
     m->deadline_ns = motet_deadline_after_s(comm->init_timeout_s);
     return motet_introduction_fill(&m->intro);
 }

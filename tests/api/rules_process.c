@@ -28,7 +28,8 @@ static void devices_that_are_missing_are_an_error(multi_rank *rank)
     (void)multi_expect(rank, ncclCommInitAll(&comm, 1, NULL), ncclUnhandledCudaError,
             "ncclCommInitAll where a GPU was meant");
     (void)multi_check(rank, comm == NULL, "a communicator was left");
-    if (!multi_ok(rank, motet_comm_init_rank(&comm, 1, id, 0, MOTET_DEVICE_CPU, NULL),
+    if (!multi_ok(rank,
+                motet_comm_init_rank(&comm, 1, id, 0, MOTET_DEVICE_CPU, NULL, 0),
                 "a CPU rank that was asked for"))
         return;
     (void)rules_works(rank, comm, "of a CPU rank that was asked for");
@@ -54,8 +55,21 @@ static void a_gpu_that_is_asked_for_must_be_there(multi_rank *rank)
     (void)multi_expect(rank, ncclCommInitRank(&comm, 1, id, 0), ncclUnhandledCudaError,
             "MOTET_DEVICE=gpu without one");
     (void)multi_expect(rank,
-            motet_comm_init_rank(&comm, 1, id, 0, MOTET_DEVICE_GPU, NULL),
+            motet_comm_init_rank(&comm, 1, id, 0, MOTET_DEVICE_GPU, NULL, 0),
             ncclUnhandledCudaError, "MOTET_DEVICE_GPU without one");
+}
+
+static void the_caller_says_how_long_to_wait(multi_rank *rank)
+{
+    ncclComm_t comm = NULL;
+    ncclUniqueId id;
+
+    (void)multi_ok(rank, ncclGetUniqueId(&id), "ncclGetUniqueId");
+    (void)multi_expect(rank,
+            motet_comm_init_rank(&comm, 2, id, 0, MOTET_DEVICE_CPU, NULL, 1),
+            ncclRemoteError, "a rank that does not come");
+    (void)rules_says(rank, NULL, "rank 1 of 2 did not join within 1 s");
+    (void)multi_check(rank, comm == NULL, "a communicator was left");
 }
 
 static void malformed_variables_are_named(multi_rank *rank)
@@ -192,6 +206,8 @@ const rule rules_process[] = {
             MULTI_PROCESSES, 2, false, cpu_chosen, 0 },
     { "a GPU that is asked for must be there", a_gpu_that_is_asked_for_must_be_there,
             MULTI_THREADS, 1, false, gpu_chosen, 0 },
+    { "the caller says how long to wait for absent ranks",
+            the_caller_says_how_long_to_wait, MULTI_THREADS, 1, false, NULL, 0 },
     { "a malformed MOTET variable is named with its value",
             malformed_variables_are_named, MULTI_THREADS, 1, false, malformed, 0 },
     { "a malformed NCCL variable is passed over",
