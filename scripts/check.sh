@@ -7,25 +7,10 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=scripts/lib-python.sh
+. scripts/lib-python.sh
 
-readonly stages='lint fuzz aarch64 asan tsan plain'
-
-# run_tests BUILD CTEST-OPTION...
-# Deadlines are tested too, and a machine that others share can be late: up to three tests
-# that failed beside others run once more, alone. Not if a sanitizer had found something.
-run_tests() {
-    local log=$1/Testing/Temporary/LastTest.log failed=$1/Testing/Temporary/LastTestsFailed.log
-    local ctest=(ctest --test-dir "$1" --output-on-failure --no-tests=error --no-label-summary)
-
-    rm -f "$failed"
-    "${ctest[@]}" --parallel "$(cores)" "${@:2}" </dev/null && return
-    [ -s "$failed" ] && [ "$(wc -l <"$failed")" -le 3 ] || return 1
-    ! grep -qE "$finding" "$log" || return 1
-    say "once more, alone: $(paste -sd' ' "$failed")"
-    again+=("$(paste -sd' ' "$failed")")
-    "${ctest[@]}" --rerun-failed </dev/null
-}
-readonly finding='ERROR: [A-Za-z]*Sanitizer|WARNING: ThreadSanitizer|: runtime error: '
+readonly stages='lint fuzz aarch64 asan tsan plain' more='wheel'
 
 stage_lint() {
     build_preset dev
@@ -60,6 +45,17 @@ stage_aarch64() {
     }
     build_preset aarch64
     run_tests build/aarch64 -L unit -E "$not_emulated"
+}
+
+# What `pip install` gives, in an environment of its own, and the Python in it without PyTorch.
+stage_wheel() {
+    python_ready || {
+        skipped+=("wheel: no python3 of 3.9 or later that can make a virtual environment")
+        return
+    }
+    make_venv build/wheel/venv
+    install_wheel build/wheel/venv
+    python_tests build/wheel wheel
 }
 
 stage_asan() {
@@ -104,10 +100,9 @@ count_cases() {
 scripts/deps.sh check
 skipped=()
 cases=()
-again=()
 wanted=${*:-$stages}
 for stage in $wanted; do
-    [[ " $stages " == *" $stage "* ]] || die "no stage is called '$stage'; there are: $stages"
+    [[ " $stages $more " == *" $stage "* ]] || die "no stage is called '$stage'; there are: $stages $more"
 done
 for stage in $wanted; do
     begin=$SECONDS

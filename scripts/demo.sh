@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # make demo: installs what is missing, builds the release preset, and plays the acts.
-# Each act prints its command before it runs it, and has 10 s. A second run installs
-# and builds nothing. Exits with 0 only if no act failed; one that needs a GPU is skipped
-# where there is none.
+# Each act prints its command before it runs it, and has 10 s, with PyTorch 60 s. A second
+# run installs and builds nothing. Exits with 0 only if no act failed; one that needs a GPU,
+# or PyTorch, is skipped where there is none.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-readonly act_seconds=10
+# Importing PyTorch alone takes some, more on a machine that does other things as well.
+readonly act_seconds=10 torch_act_seconds=60
 readonly motet=build/release/tools/motet/motet
 readonly traces=build/demo/traces output=build/demo/output
+readonly package=build/demo/python/motet
 
 # The acts' ranks are on CPUs unless they say otherwise.
 export MOTET_DEVICE=cpu
@@ -27,6 +29,8 @@ act_killed      | one rank is killed with -9, the others name it
 act_status      | motet status tells afterwards who was where
 act_doctor      | motet doctor reads what a Proxmox user pasted, and names the line to change
 act_hostcall    | motet hostcall: kernels that declare a hostcall, in another library and in ours
+act_python      | ranks of a Python script, with the package that a wheel holds
+act_ddp         | PyTorch: DistributedDataParallel trains a network through motet
 act_gpu         | 2 ranks on NVIDIA GPUs exchange real data, every value is checked
 act_radeons     | 2 stand-in Radeons without AtomicOps: one library refused, motet not
 '
@@ -109,6 +113,38 @@ act_hostcall() {
         play "$motet" hostcall build/release/src/exports/librccl.so.1
 }
 
+act_python() {
+    local status=0 told script='import array, motet
+print(motet.run(lambda comm: comm.all_reduce(array.array("f", [comm.rank]))[0], 4))'
+
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null || {
+        echo "    skipped: needs Python 3.9 or later"
+        return 77
+    }
+    play env PYTHONPATH="${package%/*}" python3 -c "$script" >"$output" || status=$?
+    cat "$output"
+    [ "$status" -eq 0 ] || return "$status"
+    told=$(tail -n 1 "$output")
+    expect "the sums of ranks 0 to 3" "    [6.0, 6.0, 6.0, 6.0]" "$told"
+}
+
+# Each rank imports PyTorch, which takes a core for seconds: two ranks where cores are few.
+act_ddp() {
+    local ranks=4
+
+    [ -n "$torch" ] || {
+        echo "    skipped: needs PyTorch 2.2 or later for python3, Python.h, and a C++ compiler"
+        return 77
+    }
+    [ -e "$package/.built" ] || {
+        echo "    the backend for PyTorch $torch was not built: see above"
+        return 1
+    }
+    [ "$(cores)" -ge 4 ] || ranks=2
+    play env PYTHONPATH="${package%/*}" OMP_NUM_THREADS=1 \
+        "$motet" run -n "$ranks" -- python3 examples/torch/ddp.py
+}
+
 # On one GPU the ranks are threads: those of two processes would take turns on it.
 act_gpu() {
     local status=0 ranks=-n2
@@ -147,12 +183,13 @@ expect() { # WHAT WANTED GOT
 
 # perform ACT: in a process group of its own, so that a hang ends with the act's time.
 perform() {
-    local pid watcher status=0
+    local pid watcher status=0 seconds=$act_seconds
 
+    [ "$1" != act_ddp ] || seconds=$torch_act_seconds
     set -m
     ( "$1" ) &
     pid=$!
-    ( sleep "$act_seconds" && kill -KILL -- "-$pid" ) >/dev/null 2>&1 &
+    ( sleep "$seconds" && kill -KILL -- "-$pid" ) >/dev/null 2>&1 &
     watcher=$!
     set +m
     wait "$pid" 2>/dev/null || status=$?
@@ -161,10 +198,39 @@ perform() {
     return "$status"
 }
 
+# The version of python3's PyTorch, if motet's backend can be compiled for it.
+usable_torch() {
+    have "${CXX:-c++}" && python3 -c '
+import os, sysconfig, torch
+assert os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
+assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 2)
+print(torch.__version__)' 2>/dev/null
+}
+
+# The Python package as a wheel holds it, out of the tree and the release build. Where there
+# is a PyTorch, its backend, too: once for each version of either.
+pack_python() {
+    local words
+
+    mkdir -p "$package/lib"
+    cp -r python/motet/. "$package"
+    ln -sfn "$PWD/include" "$package/include"
+    ln -sfn "$PWD/build/release/src/exports/libmotet.so.0" "$package/lib/libmotet.so.0"
+    [ -n "$torch" ] || return 0
+    words="$torch $(cat python/motet/torch/*.[ch]pp include/*.h | cksum)"
+    [ "$(cat "$package/.built" 2>/dev/null)" != "$words" ] || return 0
+    say "building the backend for PyTorch $torch"
+    rm -f "$package/.built"
+    PYTHONPATH=${package%/*} python3 -m motet.torch build && printf '%s\n' "$words" >"$package/.built"
+}
+
 scripts/deps.sh demo
 say "building build/release"
 build_preset release
 cmake --build build/release --parallel "$(cores)" --target fakehip
+torch=$(usable_torch || true)
+readonly torch
+pack_python || true
 
 failed=0
 lines=()

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# scripts/deps.sh demo|check|bench
+# scripts/deps.sh demo|check|torch|bench
 #
 # Finds what is missing for a target. As root on Debian and Ubuntu it installs that
 # and asks nothing; what is already there is not touched, and then no network is
@@ -12,39 +12,42 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 # sets | how to see that it is there | apt | dnf | pacman | nix
-# A probe is `cmd NAME`, `pc MODULE`, `file GLOB`, `archive NAME` (for the linker) or `cmake`.
+# A probe is `cmd NAME`, `pc MODULE`, `file GLOB`, `archive NAME` (for the linker),
+# `python MODULE`, `pyheader NAME` or `cmake`.
 readonly table='
-demo  check bench | cmd cc                        | gcc libc6-dev                   | gcc glibc-devel         | gcc                    | gcc
-demo  check bench | cmake                         | cmake                           | cmake                   | cmake                  | cmake
-demo  check bench | cmd ninja                     | ninja-build                     | ninja-build             | ninja                  | ninja
-demo  check bench | cmd make                      | make                            | make                    | make                   | gnumake
-demo  check bench | cmd clang-19                  | clang-19                        | clang                   | clang                  | clang_19
-demo  check bench | cmd ld.lld-19                 | lld-19                          | lld                     | lld                    | lld_19
-demo  check bench | cmd llvm-objdump-19           | llvm-19                         | llvm                    | llvm                   | llvm_19
-demo  check bench | archive libzstd.a             | libzstd-dev                     | libzstd-static          | -                      | zstd.dev
-demo  check       | file /usr/include/libxml2/libxml/tree.h | libxml2-dev                     | libxml2-devel           | libxml2                | libxml2.dev
-demo  check       | file /usr/include/gelf.h      | libelf-dev                      | elfutils-libelf-devel   | libelf                 | elfutils.dev
-demo  check       | file /usr/include/msgpack.h   | libmsgpack-dev                  | msgpack-devel           | msgpack-c              | msgpack-c
-check             | file /usr/lib/*/libamdhip64.so.5 | libamdhip64-5                | rocm-hip                | hip-runtime-amd        | rocmPackages.clr
-check             | file /usr/include/hip/hip_runtime_api.h | libamdhip64-dev       | rocm-hip-devel          | hip-runtime-amd        | rocmPackages.clr
-check             | file /usr/lib/*/librocrand.so.1 | librocrand1   | rocrand                 | rocrand                | rocmPackages.rocrand
-check             | cmd git                       | git                             | git                     | git                    | git
-check bench       | cmd c++                       | g++                             | gcc-c++                 | gcc                    | gcc
-check bench       | cmd python3                   | python3                         | python3                 | python                 | python3
-check bench       | cmd pkg-config                | pkg-config                      | pkgconf-pkg-config      | pkgconf                | pkg-config
-check             | pc cmocka                     | libcmocka-dev                   | libcmocka-devel         | cmocka                 | cmocka
-check             | file /usr/lib/llvm-19/lib/clang/19*/lib/*/libclang_rt.fuzzer* | libclang-rt-19-dev | compiler-rt | compiler-rt | compiler-rt
-check             | cmd clang-format-19           | clang-format-19                 | clang-tools-extra       | clang                  | clang-tools
-check             | cmd shellcheck                | shellcheck                      | ShellCheck              | shellcheck             | shellcheck
-check             | cmd mandoc                    | mandoc                          | mandoc                  | mandoc                 | mandoc
-check             | cmd ip                        | iproute2                        | iproute                 | iproute2               | iproute2
-check             | cmd xz                        | xz-utils                        | xz                      | xz                     | xz
-check             | cmd aarch64-linux-gnu-gcc     | gcc-aarch64-linux-gnu           | gcc-aarch64-linux-gnu   | aarch64-linux-gnu-gcc  | pkgsCross.aarch64-multiplatform.stdenv.cc
-check             | file /usr/aarch64-linux-gnu/include/stdio.h | libc6-dev-arm64-cross | sysroot-aarch64-fc-glibc | aarch64-linux-gnu-glibc | -
-check             | cmd qemu-aarch64              | qemu-user                       | qemu-user               | qemu-user              | qemu
-bench             | cmd mpicc.openmpi             | openmpi-bin libopenmpi-dev      | openmpi-devel           | openmpi                | openmpi
-bench             | cmd mpicc.mpich               | mpich libmpich-dev              | mpich-devel             | mpich                  | mpich
-bench             | file /usr/include/gloo/context.h | libgloo-dev                  | gloo-devel              | -                      | gloo
+demo  check torch bench | cmd cc                        | gcc libc6-dev                   | gcc glibc-devel         | gcc                    | gcc
+demo  check torch bench | cmake                         | cmake                           | cmake                   | cmake                  | cmake
+demo  check torch bench | cmd ninja                     | ninja-build                     | ninja-build             | ninja                  | ninja
+demo  check torch bench | cmd make                      | make                            | make                    | make                   | gnumake
+demo  check torch bench | cmd clang-19                  | clang-19                        | clang                   | clang                  | clang_19
+demo  check torch bench | cmd ld.lld-19                 | lld-19                          | lld                     | lld                    | lld_19
+demo  check torch bench | cmd llvm-objdump-19           | llvm-19                         | llvm                    | llvm                   | llvm_19
+demo  check torch bench | archive libzstd.a             | libzstd-dev                     | libzstd-static          | -                      | zstd.dev
+demo  check torch       | file /usr/include/libxml2/libxml/tree.h | libxml2-dev                     | libxml2-devel           | libxml2                | libxml2.dev
+demo  check torch       | file /usr/include/gelf.h      | libelf-dev                      | elfutils-libelf-devel   | libelf                 | elfutils.dev
+demo  check torch       | file /usr/include/msgpack.h   | libmsgpack-dev                  | msgpack-devel           | msgpack-c              | msgpack-c
+check                   | file /usr/lib/*/libamdhip64.so.5 | libamdhip64-5                | rocm-hip                | hip-runtime-amd        | rocmPackages.clr
+check                   | file /usr/include/hip/hip_runtime_api.h | libamdhip64-dev       | rocm-hip-devel          | hip-runtime-amd        | rocmPackages.clr
+check                   | file /usr/lib/*/librocrand.so.1 | librocrand1   | rocrand                 | rocrand                | rocmPackages.rocrand
+check                   | cmd git                       | git                             | git                     | git                    | git
+check torch bench       | cmd c++                       | g++                             | gcc-c++                 | gcc                    | gcc
+check torch bench       | cmd python3                   | python3                         | python3                 | python                 | python3
+check torch             | python ensurepip              | python3-venv                    | python3                 | python                 | python3
+torch                   | pyheader Python.h             | python3-dev                     | python3-devel           | python                 | python3
+check bench             | cmd pkg-config                | pkg-config                      | pkgconf-pkg-config      | pkgconf                | pkg-config
+check                   | pc cmocka                     | libcmocka-dev                   | libcmocka-devel         | cmocka                 | cmocka
+check                   | file /usr/lib/llvm-19/lib/clang/19*/lib/*/libclang_rt.fuzzer* | libclang-rt-19-dev | compiler-rt | compiler-rt | compiler-rt
+check                   | cmd clang-format-19           | clang-format-19                 | clang-tools-extra       | clang                  | clang-tools
+check                   | cmd shellcheck                | shellcheck                      | ShellCheck              | shellcheck             | shellcheck
+check                   | cmd mandoc                    | mandoc                          | mandoc                  | mandoc                 | mandoc
+check                   | cmd ip                        | iproute2                        | iproute                 | iproute2               | iproute2
+check                   | cmd xz                        | xz-utils                        | xz                      | xz                     | xz
+check                   | cmd aarch64-linux-gnu-gcc     | gcc-aarch64-linux-gnu           | gcc-aarch64-linux-gnu   | aarch64-linux-gnu-gcc  | pkgsCross.aarch64-multiplatform.stdenv.cc
+check                   | file /usr/aarch64-linux-gnu/include/stdio.h | libc6-dev-arm64-cross | sysroot-aarch64-fc-glibc | aarch64-linux-gnu-glibc | -
+check                   | cmd qemu-aarch64              | qemu-user                       | qemu-user               | qemu-user              | qemu
+bench                   | cmd mpicc.openmpi             | openmpi-bin libopenmpi-dev      | openmpi-devel           | openmpi                | openmpi
+bench                   | cmd mpicc.mpich               | mpich libmpich-dev              | mpich-devel             | mpich                  | mpich
+bench                   | file /usr/include/gloo/context.h | libgloo-dev                  | gloo-devel              | -                      | gloo
 '
 
 present() { # PROBE
@@ -54,6 +57,8 @@ present() { # PROBE
     cmd) have "$what" ;;
     pc) have pkg-config && pkg-config --exists "$what" ;;
     file) compgen -G "$what" >/dev/null ;;
+    python) have python3 && python3 -c "import $what" 2>/dev/null ;;
+    pyheader) have python3 && [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/$what" ] ;;
     archive) have cc && [ "$(cc -print-file-name="$what")" != "$what" ] ;;
     cmake) cmake_fits ;;
     *) die "no such probe: $1" ;;
@@ -138,9 +143,9 @@ install_missing() {
 
 readonly target=${1-}
 case $target in
-demo | check | bench) ;;
+demo | check | torch | bench) ;;
 *)
-    printf 'usage: scripts/deps.sh demo|check|bench\n' >&2
+    printf 'usage: scripts/deps.sh demo|check|torch|bench\n' >&2
     exit 64
     ;;
 esac

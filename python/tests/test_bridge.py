@@ -10,6 +10,7 @@ from pathlib import Path
 from motet.torch import _build, _vendors
 from motet.torch._build import BuildError, Torch
 
+MATHS = ("cuda.h", "cusparse.h", "cublas_v2.h", "cusolverDn.h")
 HPP = "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
 
 
@@ -19,7 +20,9 @@ class Trees(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.top = Path(folder.name)
         self.torch = Torch("2.10.0", [self.top / "py/torch/include"], self.top / "py/torch/lib", True)
-        self.make(f"py/torch/include/{HPP}", "py/torch/lib/libtorch_python.so")
+        self.make(f"py/torch/include/{HPP}")
+        for name in ("torch_python", "torch", "torch_cpu", "c10"):
+            self.make(f"py/torch/lib/lib{name}.so")
         self.into = self.top / "out"
 
     def make(self, *paths):
@@ -44,7 +47,9 @@ class Trees(unittest.TestCase):
             "fl/lib_dcu/libc10_hip.so",
             "opt/dtk-24.04/cuda/cuda-11/include/cuda_runtime_api.h",
             "opt/dtk-24.04/cuda/cuda-12/include/cuda_runtime_api.h",
+            *(f"opt/dtk-24.04/cuda/cuda-12/include/{name}" for name in MATHS),
             "opt/dtk-24.04/include/rccl/rccl.h",
+            "opt/dtk-24.04/include/rccl/nccl.h",
             "opt/dtk-24.04/lib/librccl.so.1",
         )
         self.assertEqual(
@@ -71,6 +76,7 @@ class Trees(unittest.TestCase):
             "py/torch/lib/libtorch_cuda.so",
             "py/torch/lib/libc10_cuda.so",
             "py/nvidia/cuda_runtime/include/cuda_runtime_api.h",
+            *(f"py/nvidia/cuda_runtime/include/{name}" for name in MATHS),
             "py/nvidia/nccl/include/nccl.h",
             "py/nvidia/nccl/lib/libnccl.so.2",
         )
@@ -89,6 +95,8 @@ class Trees(unittest.TestCase):
             "py/torch/lib/libtorch_hip.so",
             "py/torch/lib/libc10_hip.so",
             "opt/rocm/include/hip/hip_runtime_api.h",
+            "opt/rocm/include/hipblas/hipblas.h",
+            "opt/rocm/include/hipsparse/hipsparse.h",
             "opt/rocm/include/rccl/rccl.h",
             "opt/rocm/lib/librccl.so.1",
         )
@@ -112,7 +120,7 @@ class Trees(unittest.TestCase):
         with self.assertRaises(BuildError) as caught:
             self.plan("hygon", "fl/lib_dcu")
         text = str(caught.exception)
-        for word in ("libc10_hip.so", "libtorch_hip.so", "librccl.so", "rccl.h", "DTK_ROOT"):
+        for word in ("libc10_hip.so", "libtorch_hip.so", "librccl.so", "nccl.h", "DTK_ROOT"):
             self.assertIn(word, text)
 
     def compiler(self, version):

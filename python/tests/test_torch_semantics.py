@@ -41,6 +41,41 @@ def raises(error, words, call):
     raise AssertionError(f"no {error.__name__}: {words}")
 
 
+def what_was_sent_arrives(rank, size):
+    """Though its sender has destroyed the group meanwhile."""
+    for number in range(20):
+        group = dist.new_group([0, 1])
+        t = torch.full((3,), float(number)) if rank == 0 else torch.zeros(3)
+        if rank == 0:
+            dist.send(t, 1, group=group)
+        else:
+            time.sleep(0.02 * (number % 3))
+            dist.recv(t, 0, group=group)
+        assert t.tolist() == [float(number)] * 3
+        dist.destroy_process_group(group)
+
+
+def leaves_are_outputs(rank, size):
+    """Though they want gradients."""
+    outputs = [torch.zeros(1, requires_grad=True) for _ in range(size)]
+    dist.all_gather(outputs, torch.full((1,), float(rank)))
+    assert [x.item() for x in outputs] == [0.0, 1.0]
+
+
+def absent_ranks_are_named(rank, size):
+    """Within the group's time, although no communicator has been made yet."""
+    group = dist.new_group([0, 1], timeout=2 * SECONDS)
+    begin = time.monotonic()
+    if rank == 1:
+        raises(dist.DistBackendError, "rank 0", lambda: dist.all_reduce(torch.ones(1), group=group))
+        assert time.monotonic() - begin < 60
+    dist.barrier()
+    other = dist.new_group([0, 1], timeout=2 * SECONDS)
+    if rank == 0:
+        raises(dist.DistBackendError, "rank 1", lambda: dist.all_reduce(torch.ones(1), group=other))
+    dist.barrier()
+
+
 def work_and_futures(rank, size):
     t = torch.full((5,), float(rank + 1))
     work = dist.all_reduce(t, async_op=True)
@@ -211,6 +246,15 @@ class Semantics(unittest.TestCase):
 
     def test_what_was_sent_before_leaving_arrives(self):
         run(last_words)
+
+    def test_what_was_sent_arrives(self):
+        run(what_was_sent_arrives)
+
+    def test_leaves_are_outputs(self):
+        run(leaves_are_outputs)
+
+    def test_absent_ranks_are_named(self):
+        run(absent_ranks_are_named)
 
     def test_groups(self):
         run(groups, 4)

@@ -6,14 +6,22 @@ No part of motet is imported here, so that the build of the wheel can use it as 
 
 from __future__ import annotations
 
+import keyword
 import os
 import re
 import shlex
 import subprocess
 import sysconfig
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
+
+
+LEAST_TORCH = (2, 2)
+
+# Where the vendors put their toolkits: the same on every machine, so named as they are.
+PUBLIC = ("/opt/dtk", "/opt/rocm", "/usr/local/cuda")
 
 
 class BuildError(RuntimeError):
@@ -65,6 +73,13 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(n) for n in re.findall(r"\d+", version)[:2])
 
 
+def check_torch(torch: Torch) -> None:
+    """Refuse a PyTorch whose c10d is older than the sources are written for."""
+    if _numbers(torch.version) < LEAST_TORCH:
+        least = ".".join(map(str, LEAST_TORCH))
+        raise BuildError(f"motet needs PyTorch {least} or later, this is {torch.version}")
+
+
 def standard_of(torch: Torch) -> str:
     """The C++ that the headers are written in."""
     return "c++20" if _numbers(torch.version) >= (2, 11) else "c++17"
@@ -85,7 +100,10 @@ def least_gcc(torch: Torch) -> int:
 
 def compiler() -> list[str]:
     """The C++ compiler: CXX, else c++."""
-    return shlex.split(os.environ.get("CXX", "")) or ["c++"]
+    try:
+        return shlex.split(os.environ.get("CXX", "")) or ["c++"]
+    except ValueError as reason:
+        raise BuildError(f"CXX is no command: {os.environ['CXX']!r}: {reason}") from None
 
 
 def gcc_version(command: Sequence[str]) -> Optional[int]:
@@ -121,12 +139,35 @@ def check_compiler(command: Sequence[str], torch: Torch) -> None:
 
 
 def relative_rpath(library_dir: Path, into: Path) -> str:
-    """A folder as the extension finds it from its own place."""
-    return "$ORIGIN/" + os.path.relpath(library_dir.resolve(), into.resolve())
+    """A folder as the extension finds it from its own place.
+
+    Where the folder itself is a link, its name is kept: a package that moves takes the link
+    along, but not what it points to.
+    """
+    plain = Path(os.path.abspath(library_dir))
+    if any(str(plain) == root or re.match(rf"{root}[-/]", str(plain)) for root in PUBLIC):
+        return str(plain)
+    return "$ORIGIN/" + os.path.relpath(plain.parent.resolve() / plain.name, into.resolve())
 
 
-def command_of(plan: Plan, torch: Torch) -> list[str]:
-    """The command line."""
+def find_library(library: str, folders: Sequence[Path]) -> Optional[Path]:
+    """What `-l` would take: `:name` is the name of a file."""
+    name = library[1:] if library.startswith(":") else f"lib{library}.so"
+    return next((f / name for f in folders if (f / name).exists()), None)
+
+
+def missing_libraries(plan: Plan) -> list[str]:
+    """All that would not be found, each with the folders looked in."""
+    where = ", ".join(map(str, plan.library_dirs))
+    return [
+        f"{library[1:] if library.startswith(':') else f'lib{library}.so'} in {where}"
+        for library in plan.libraries
+        if find_library(library, plan.library_dirs) is None
+    ]
+
+
+def command_of(plan: Plan, torch: Torch, output: Optional[Path] = None) -> list[str]:
+    """The command line; `output` is where the file is made, if not yet at its place."""
     python = sysconfig.get_paths()["include"]
     words = [
         *compiler(),
@@ -143,25 +184,59 @@ def command_of(plan: Plan, torch: Torch) -> list[str]:
     words += [f"-I{folder}" for folder in plan.includes]
     for folder in [*torch.includes, Path(python)]:
         words += ["-isystem", str(folder)]
-    words += [str(plan.source), "-o", str(plan.output)]
+    words += [str(plan.source), "-o", str(output or plan.output)]
     words += [f"-L{folder}" for folder in plan.library_dirs]
+    # Some compilers leave out what no symbol is taken from: then a file loads only by luck.
+    words.append("-Wl,--no-as-needed")
     words += [f"-l{library}" for library in plan.libraries]
     words += [f"-Wl,-rpath,{relative_rpath(f, plan.into)}" for f in plan.library_dirs]
     return words
 
 
-def build(plan: Plan, torch: Torch) -> Path:
-    """Compile; the file."""
+def _check(plan: Plan, torch: Torch) -> None:
+    """All that can be said before the compiler runs."""
+    if not plan.name.isidentifier() or keyword.iskeyword(plan.name):
+        raise BuildError(f"'{plan.name}' cannot be the name of a Python module")
     if not plan.source.is_file():
         raise BuildError(f"the source {plan.source} is missing")
+    check_torch(torch)
+    lacks = missing_libraries(plan)
+    if lacks:
+        raise BuildError(f"for {plan.name} there is no\n  " + "\n  ".join(lacks))
     check_compiler(compiler(), torch)
-    plan.into.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(command_of(plan, torch), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if "error" in line]
-        text = "\n".join(errors[:10]) or done.stderr[-2000:]
-        raise BuildError(f"{plan.source.name} does not compile:\n{text}")
-    return plan.output
+
+
+def _compile(plan: Plan, torch: Torch, output: Path) -> None:
+    command = command_of(plan, torch, output)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0 and output.is_file():
+        return
+    said = re.compile("error|cannot find|undefined reference")
+    lines = [line for line in done.stderr.splitlines() if said.search(line)]
+    text = "\n".join(lines[:10]) or done.stderr[-2000:] or f"{command[0]} made no file"
+    raise BuildError(f"{plan.source.name} does not compile:\n{text}")
+
+
+def build(plan: Plan, torch: Torch, into: Optional[Path] = None) -> Path:
+    """Compile; the file. `into` is the folder that gets it when it is not yet at its place.
+
+    What was there stays until the new file is whole, and programs that have it loaded keep it.
+    """
+    _check(plan, torch)
+    folder = into or plan.into
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(prefix=".build-", dir=folder)
+    except OSError as reason:
+        raise BuildError(
+            f"cannot write into {folder}: {reason.strerror}; name another folder, or use a "
+            "virtual environment of your own"
+        ) from None
+    with scratch:
+        made = Path(scratch.name) / plan.output.name
+        _compile(plan, torch, made)
+        made.replace(folder / made.name)
+    return folder / made.name
 
 
 def backend_plan(package: Path, torch: Torch, into: Optional[Path] = None) -> Plan:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from ._build import BuildError, Plan, Torch
+from ._build import BuildError, Plan, Torch, missing_libraries
 
 ROOT = Path("/")
 
@@ -26,6 +26,9 @@ class Vendor(NamedTuple):
     defines: list[str]
 
 
+# What ProcessGroupNCCL.hpp draws in, beside the header of the collectives.
+CUDA_HEADERS = ["cuda.h", "cuda_runtime_api.h", "cusparse.h", "cublas_v2.h", "cusolverDn.h"]
+
 VENDORS = {
     "cuda": Vendor(
         ["c10_cuda", "torch_cuda"],
@@ -34,7 +37,7 @@ VENDORS = {
         ["usr/local/cuda", "usr/local/cuda-*"],
         ["include", "targets/*-linux/include"],
         ["lib64", "lib"],
-        ["cuda_runtime_api.h", "nccl.h"],
+        [*CUDA_HEADERS, "nccl.h"],
         ["USE_C10D_NCCL", "C10_CUDA_NO_CMAKE_CONFIGURE_FILE"],
     ),
     "rocm": Vendor(
@@ -44,7 +47,7 @@ VENDORS = {
         ["opt/rocm", "opt/rocm-*"],
         ["include"],
         ["lib", "lib64"],
-        ["hip/hip_runtime_api.h", "rccl/rccl.h"],
+        ["hip/hip_runtime_api.h", "hipblas/hipblas.h", "hipsparse/hipsparse.h", "rccl/rccl.h"],
         ["USE_C10D_NCCL", "USE_ROCM", "__HIP_PLATFORM_AMD__=1"],
     ),
     "hygon": Vendor(
@@ -54,7 +57,7 @@ VENDORS = {
         ["opt/dtk", "opt/dtk-*"],
         ["cuda/cuda-*/include", "include", "include/rccl"],
         ["lib", "hip/lib", "lib64"],
-        ["cuda_runtime_api.h", "rccl.h"],
+        [*CUDA_HEADERS, "nccl.h"],
         ["USE_C10D_NCCL", "C10_CUDA_NO_CMAKE_CONFIGURE_FILE"],
     ),
 }
@@ -80,11 +83,14 @@ def _expand(root: Path, pattern: str) -> list[Path]:
     )[:1]
 
 
-def vendor_named(word: str) -> str:
-    """The row of a name, or of another name for it."""
+def vendor_named(word: str, source: str = "--vendor") -> str:
+    """The row of a name, or of another name for it; `source` is who said it."""
     name = ALIASES.get(word.lower(), word.lower())
     if name not in VENDORS:
-        raise BuildError(f"vendor '{word}' is not known: need one of {', '.join(VENDORS)}")
+        raise BuildError(
+            f"{source}: there is no bridge for the vendor '{word}': need one of "
+            f"{', '.join(VENDORS)}"
+        )
     return name
 
 
@@ -101,18 +107,34 @@ def root_of(name: str, environ: Mapping[str, str], system: Path = ROOT) -> Optio
     return None
 
 
+def _is_dtk(environ: Mapping[str, str], system: Path) -> bool:
+    """Whether the toolkit is Hygon's: it says so, or has the CUDA-compatible folder in it."""
+    root = root_of("hygon", environ, system)
+    return bool(environ.get("DTK_ROOT")) or bool(root and _expand(root, "cuda/cuda-*"))
+
+
 def choose_vendor(
     given: Optional[str], torch_lib: Path, environ: Mapping[str, str], system: Path = ROOT
 ) -> str:
     """By what is given, else GEMS_VENDOR, else by the libraries of libtorch that are there."""
-    word = given or environ.get("MOTET_TORCH_BRIDGE") or environ.get("GEMS_VENDOR")
-    if word:
-        return vendor_named(word)
-    if (torch_lib / "libtorch_cuda.so").exists():
+    if given:
+        return vendor_named(given)
+    for variable in ("MOTET_TORCH_BRIDGE", "GEMS_VENDOR"):
+        word = environ.get(variable, "")
+        if word and not (variable == "MOTET_TORCH_BRIDGE" and word.lower() == "off"):
+            return vendor_named(word, variable)
+    if not torch_lib.is_dir():
+        what = "is a file" if torch_lib.exists() else "does not exist"
+        raise BuildError(f"{torch_lib} {what}: --torch-lib is the folder of the vendor's libtorch")
+    has = [n for n in ("cuda", "hip") if (torch_lib / f"libtorch_{n}.so").exists()]
+    if len(has) == 2:
+        raise BuildError(
+            f"{torch_lib} has both libtorch_cuda.so and libtorch_hip.so: say which with --vendor"
+        )
+    if has == ["cuda"]:
         return "cuda"
-    if (torch_lib / "libtorch_hip.so").exists():
-        dtk = environ.get("DTK_ROOT") or _expand(system, "opt/dtk")
-        return "hygon" if dtk else "rocm"
+    if has == ["hip"]:
+        return "hygon" if _is_dtk(environ, system) else "rocm"
     raise BuildError(
         f"{torch_lib} has neither libtorch_cuda.so nor libtorch_hip.so: name the folder of the "
         "vendor's libtorch with --torch-lib"
@@ -128,26 +150,26 @@ def _has(folders: list[Path], header: str) -> bool:
     return any((folder / header).is_file() for folder in folders)
 
 
-def _missing(
-    name: str, torch: Torch, torch_lib: Path, includes: list[Path], library_dirs: list[Path]
-) -> list[str]:
-    vendor = VENDORS[name]
+def _missing_headers(name: str, torch: Torch, includes: list[Path]) -> list[str]:
     lacks = [
-        f"lib{library}.so in {torch_lib}"
-        for library in vendor.torch_libraries
-        if not (torch_lib / f"lib{library}.so").exists()
-    ]
-    if not any(list(d.glob(f"lib{vendor.library}.so*")) for d in library_dirs):
-        lacks.append(f"lib{vendor.library}.so in {', '.join(map(str, library_dirs))}")
-    lacks += [
         f"{header} in {', '.join(map(str, includes)) or 'no folder'}"
-        for header in vendor.headers
+        for header in VENDORS[name].headers
         if not _has(includes, header)
     ]
     header = "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
     if not _has(torch.includes, header):
         lacks.append(f"{header} among the headers of PyTorch {torch.version}")
     return lacks
+
+
+def _collectives(name: str, folders: list[Path]) -> tuple[str, list[Path]]:
+    """The library that speaks NCCL's API, as the linker is told it, and its folder."""
+    library = VENDORS[name].library
+    for folder in folders:
+        files = sorted((p.name for p in folder.glob(f"lib{library}.so*")), key=len)
+        if files:
+            return f":{files[0]}", [folder]
+    return library, folders
 
 
 def bridge_plan(
@@ -164,29 +186,27 @@ def bridge_plan(
     vendor = VENDORS[name]
     root = root_of(name, environ, system)
     includes = [p for i in vendor.includes for p in _expand(root, i)] if root else []
-    library_dirs = [torch_lib]
+    folders = [torch_lib]
     if name == "cuda":
         includes += _wheels(torch_lib, "include")
-        library_dirs += _wheels(torch_lib, "lib")
+        folders += _wheels(torch_lib, "lib")
     if root:
-        library_dirs += [p for d in vendor.library_dirs for p in _expand(root, d)]
-    lacks = _missing(name, torch, torch_lib, includes, library_dirs)
-    if lacks:
-        where = f"{root}" if root else f"none; set {' or '.join(vendor.variables)}"
-        raise BuildError(
-            f"for the vendor {name} (its toolkit: {where}) there is no\n  " + "\n  ".join(lacks)
-        )
-    linked = next(
-        d for d in library_dirs if list(d.glob(f"lib{vendor.library}.so*"))
-    )
-    soname = sorted(linked.glob(f"lib{vendor.library}.so*"), key=lambda p: len(p.name))[0].name
-    keep = [torch_lib, linked, *([] if torch_lib == torch.libraries else [torch.libraries])]
-    return Plan(
+        folders += [p for d in vendor.library_dirs for p in _expand(root, d)]
+    library, linked = _collectives(name, folders)
+    # The vendor's libtorch comes first, and Python's, which has torch_python, after it.
+    plan = Plan(
         module,
         source,
         into,
         includes,
         vendor.defines,
-        list(dict.fromkeys(keep)),
-        ["torch_python", *vendor.torch_libraries, "torch", "torch_cpu", "c10", f":{soname}"],
+        list(dict.fromkeys([torch_lib, *linked, torch.libraries])),
+        ["torch_python", *vendor.torch_libraries, "torch", "torch_cpu", "c10", library],
     )
+    lacks = missing_libraries(plan) + _missing_headers(name, torch, includes)
+    if lacks:
+        where = f"{root}" if root else f"none; set {' or '.join(vendor.variables)}"
+        raise BuildError(
+            f"for the vendor {name} (its toolkit: {where}) there is no\n  " + "\n  ".join(lacks)
+        )
+    return plan

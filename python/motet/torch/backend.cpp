@@ -37,8 +37,7 @@ class MotetBackend : public c10d::Backend, private Calls
     MotetBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Ms timeout)
         : Backend(rank, size), Calls({ rank, size }),
           store_(c10::make_intrusive<c10d::PrefixStore>("motet", std::move(store))),
-          timeout_(timeout), comm_(place_, store_, "id", rank, size),
-          mailbox_(place_, store_)
+          timeout_(timeout), comm_(place_, store_, "id"), mailbox_(place_, store_)
     {
     }
 
@@ -516,7 +515,8 @@ class MotetBackend : public c10d::Backend, private Calls
         queue_.run(
                 [this, timeout, title, work, body = std::move(body)] {
                     try {
-                        ncclComm_t comm = comm_.get(title + sizeof("motet:") - 1);
+                        ncclComm_t comm =
+                                comm_.get(title + sizeof("motet:") - 1, timeout);
 
                         comm_.limit(timeout);
                         body(comm);

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -45,27 +46,62 @@ struct Place {
     }
 };
 
-// Raise what a call of the library failed of, in its own words.
-inline void check_result(const Place &place, ncclResult_t result, const char *what)
+// A sentence about the ranks of a communicator, with the numbers that they have in the group.
+inline std::string renumbered(const std::string &sentence,
+        const std::vector<int> &ranks)
+{
+    const std::string word = "rank ";
+    std::string out;
+    size_t at = 0;
+
+    for (size_t found; (found = sentence.find(word, at)) != std::string::npos;) {
+        const size_t begin = found + word.size(),
+                     end = sentence.find_first_not_of("0123456789", begin);
+        const std::string digits = sentence.substr(begin, end - begin);
+        const bool known = digits.size() == 1 && digits[0] - '0' < int(ranks.size());
+
+        out.append(sentence, at, begin - at);
+        out += known ? std::to_string(ranks[digits[0] - '0']) : digits;
+        at = begin + digits.size();
+    }
+    return out.append(sentence, at);
+}
+
+// Raise what a call of the library failed of, in its own words. `ranks`: what those of the
+// communicator are in the group, if it has not all of them.
+inline void check_result(const Place &place, ncclResult_t result, const char *what,
+        const std::vector<int> &ranks = {})
 {
     if (result == ncclSuccess || result == ncclInProgress)
         return;
     const char *sentence = ncclGetLastError(nullptr);
+    const std::string text = sentence != nullptr && *sentence != 0
+            ? sentence
+            : ncclGetErrorString(result);
 
     throw MOTET_ERROR(c10::str(place.text(), ", ", what, ": ",
-            sentence != nullptr && *sentence != 0 ? sentence
-                                                  : ncclGetErrorString(result)));
+            ranks.empty() ? text : renumbered(text, ranks)));
+}
+
+inline unsigned whole_seconds(Ms time)
+{
+    return static_cast<unsigned>(time <= Ms(0) ? 0 : (time.count() + 999) / 1000);
 }
 
 // A communicator that is made when it is first needed, by the ranks that need it.
 class Comm
 {
   public:
-    Comm(Place place, c10::intrusive_ptr<c10d::Store> store, std::string key, int rank,
-            int size)
-        : place_(place), store_(std::move(store)), key_(std::move(key)), rank_(rank),
-          size_(size)
+    // Of all ranks of the group, or of `ranks`, in their order.
+    Comm(Place place, c10::intrusive_ptr<c10d::Store> store, std::string key,
+            std::vector<int> ranks = {})
+        : place_(place), store_(std::move(store)), key_(std::move(key)),
+          ranks_(std::move(ranks))
     {
+        const auto mine = std::find(ranks_.begin(), ranks_.end(), place.rank);
+
+        rank_ = ranks_.empty() ? place.rank : static_cast<int>(mine - ranks_.begin());
+        size_ = ranks_.empty() ? place.size : static_cast<int>(ranks_.size());
     }
 
     ~Comm()
@@ -75,11 +111,11 @@ class Comm
 
     void check(ncclResult_t result, const char *what) const
     {
-        check_result(place_, result, what);
+        check_result(place_, result, what, ranks_);
     }
 
-    // By one thread at a time, as all of its calls are.
-    ncclComm_t get(const char *what)
+    // By one thread at a time, as all of its calls are. `timeout`: until all have come.
+    ncclComm_t get(const char *what, Ms timeout)
     {
         ncclComm_t made = nullptr;
 
@@ -87,8 +123,10 @@ class Comm
                 ": the group was aborted");
         if (comm_ != nullptr)
             return comm_;
-        check(motet_comm_init_rank(&made, size_, id(), rank_, MOTET_DEVICE_CPU,
-                      nullptr),
+        const ncclUniqueId met = id(what, timeout);
+
+        check(motet_comm_init_rank(&made, size_, met, rank_, MOTET_DEVICE_CPU, nullptr,
+                      whole_seconds(timeout)),
                 what);
         std::lock_guard<std::mutex> lock(mutex_);
 
@@ -104,8 +142,7 @@ class Comm
     // How long the next call waits for its peers.
     void limit(Ms timeout)
     {
-        const auto seconds = static_cast<unsigned>(
-                timeout <= Ms(0) ? 0 : (timeout.count() + 999) / 1000);
+        const unsigned seconds = whole_seconds(timeout);
 
         if (seconds == seconds_)
             return;
@@ -145,7 +182,7 @@ class Comm
         return aborted_;
     }
 
-    ncclUniqueId id()
+    ncclUniqueId id(const char *what, Ms timeout)
     {
         ncclUniqueId id;
 
@@ -156,11 +193,14 @@ class Comm
             store_->set(key_, std::vector<uint8_t>(bytes, bytes + sizeof(id)));
             return id;
         }
-        const auto got = fetch(*store_, key_, kBackendDefaultTimeout,
-                [this] { return is_aborted(); });
+        const auto got =
+                fetch(*store_, key_, timeout > Ms(0) ? timeout : kBackendDefaultTimeout,
+                        [this] { return is_aborted(); });
 
-        TORCH_CHECK(got.size() == sizeof(id), place_.text(),
-                ": the id of the communicator is not in the store (", key_, ")");
+        if (got.size() != sizeof(id))
+            throw MOTET_ERROR(c10::str(place_.text(), ", ", what, ": rank ",
+                    ranks_.empty() ? 0 : ranks_[0], " did not join within ",
+                    timeout.count(), " ms"));
         std::memcpy(&id, got.data(), sizeof(id));
         return id;
     }
@@ -168,7 +208,8 @@ class Comm
     const Place place_;
     const c10::intrusive_ptr<c10d::Store> store_;
     const std::string key_;
-    const int rank_, size_;
+    const std::vector<int> ranks_;
+    int rank_, size_;
     std::mutex mutex_;
     ncclComm_t comm_ = nullptr;
     bool aborted_ = false;

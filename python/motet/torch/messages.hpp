@@ -27,26 +27,34 @@ inline std::string lane_key(int from, int to, const char *what)
     return c10::str("lane/", from, "/", to, "/", what);
 }
 
+// Both ends of a lane come at once when they have heard of each other.
+constexpr Ms kLaneJoin{ 30000 };
+
 // Messages to one rank.
 class SendLane
 {
   public:
     SendLane(Place place, const c10::intrusive_ptr<c10d::Store> &store, int to)
         : store_(store), ready_(lane_key(place.rank, to, "ready")),
-          comm_(place, store, lane_key(place.rank, to, "id"), 0, 2)
+          what_(c10::str("send to rank ", to)),
+          comm_(place, store, lane_key(place.rank, to, "id"), { place.rank, to })
     {
     }
 
     void send(const at::Tensor &tensor, int tag, Ms timeout, const WorkPtr &work)
     {
+        under_way_++;
         queue_.run(
                 [=, this] {
+                    std::exception_ptr error;
+
                     try {
                         deliver(tensor, tag, timeout);
-                        work->end(nullptr);
                     } catch (...) {
-                        work->end(std::current_exception());
+                        error = std::current_exception();
                     }
+                    under_way_--; // before anybody learns that it was sent, and ends the lane
+                    work->end(error);
                 },
                 false);
     }
@@ -55,7 +63,7 @@ class SendLane
     void end()
     {
         stopped_ = true;
-        if (queue_.is_idle())
+        if (under_way_ == 0)
             comm_.destroy();
         else
             comm_.abort();
@@ -71,7 +79,7 @@ class SendLane
         const auto ready =
                 fetch(*store_, ready_, timeout, [this] { return bool(stopped_); });
 
-        TORCH_CHECK(!ready.empty(), "motet: no receive for this send within ",
+        TORCH_CHECK(!ready.empty(), "motet: ", what_, ": no receive for it within ",
                 timeout.count(), " ms");
         met_ = true;
     }
@@ -81,20 +89,22 @@ class SendLane
         Head head = { tag, tensor.nbytes(), {} };
 
         meet(timeout);
-        ncclComm_t comm = comm_.get("send");
+        const char *what = what_.c_str();
+        ncclComm_t comm = comm_.get(what, std::min(timeout, kLaneJoin));
 
         comm_.limit(timeout);
         if (head.bytes <= Head::room)
             std::memcpy(head.data, tensor.const_data_ptr(), head.bytes);
-        comm_.check(ncclSend(&head, sizeof(head), ncclInt8, 1, comm, nullptr), "send");
+        comm_.check(ncclSend(&head, sizeof(head), ncclInt8, 1, comm, nullptr), what);
         if (head.bytes > Head::room)
             comm_.check(ncclSend(tensor.const_data_ptr(), head.bytes, ncclInt8, 1, comm,
                                 nullptr),
-                    "send");
+                    what);
     }
 
     const c10::intrusive_ptr<c10d::Store> store_;
-    const std::string ready_;
+    const std::string ready_, what_;
+    std::atomic<int> under_way_{ 0 };
     std::atomic<bool> stopped_{ false };
     bool met_ = false;
     Comm comm_;
@@ -181,10 +191,12 @@ class Mailbox
 
     struct Lane {
         Lane(Place place, const c10::intrusive_ptr<c10d::Store> &store, int from)
-            : comm(place, store, lane_key(from, place.rank, "id"), 1, 2)
+            : what(c10::str("recv from rank ", from)),
+              comm(place, store, lane_key(from, place.rank, "id"), { from, place.rank })
         {
         }
 
+        const std::string what;
         Comm comm;
         std::thread thread;
     };
@@ -199,7 +211,7 @@ class Mailbox
         lane = std::make_unique<Lane>(place_, store_, source);
         store_->set(lane_key(source, place_.rank, "ready"), std::vector<uint8_t>{ 1 });
         lane->thread = std::thread(
-                [this, source, &comm = lane->comm] { listen(source, comm); });
+                [this, source, lane = lane.get()] { listen(source, *lane); });
     }
 
     // With the lock.
@@ -211,7 +223,7 @@ class Mailbox
         return false;
     }
 
-    void listen(int source, Comm &comm)
+    void listen(int source, Lane &lane)
     {
         at::NoGradGuard no_grad;
         bool made = false;
@@ -227,7 +239,7 @@ class Mailbox
             try {
                 made = made || is_there(source);
                 if (made)
-                    receive(source, comm);
+                    receive(source, lane);
             } catch (const std::exception &error) {
                 fail(source, error.what());
                 return;
@@ -248,22 +260,24 @@ class Mailbox
                         .empty();
     }
 
-    void receive(int source, Comm &comm)
+    void receive(int source, Lane &lane)
     {
+        Comm &comm = lane.comm;
+        const char *what = lane.what.c_str();
         Head head;
         std::optional<Posted> posted;
         std::vector<char> bytes;
-        ncclComm_t handle = comm.get("recv");
+        ncclComm_t handle = comm.get(what, kLaneJoin);
 
         comm.limit(Ms(
                 0)); // a receive has its own deadline; a lane may be silent for hours
-        comm.check(ncclRecv(&head, sizeof(head), ncclInt8, 0, handle, nullptr), "recv");
+        comm.check(ncclRecv(&head, sizeof(head), ncclInt8, 0, handle, nullptr), what);
         posted = take(source, static_cast<int>(head.tag));
         if (posted && posted->tensor.nbytes() == head.bytes &&
                 head.bytes > Head::room) {
             comm.check(ncclRecv(posted->tensor.mutable_data_ptr(), head.bytes, ncclInt8,
                                0, handle, nullptr),
-                    "recv");
+                    what);
             posted->work->set_source(source);
             posted->work->end(nullptr);
             return;
@@ -271,7 +285,7 @@ class Mailbox
         bytes.resize(head.bytes);
         if (head.bytes > Head::room)
             comm.check(ncclRecv(bytes.data(), head.bytes, ncclInt8, 0, handle, nullptr),
-                    "recv");
+                    what);
         else
             std::memcpy(bytes.data(), head.data, head.bytes);
         if (posted) {

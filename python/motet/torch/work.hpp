@@ -190,6 +190,7 @@ class Queue
     // With `here`, in this thread if nothing else is under way: it has run on return.
     void run(Job job, bool here)
     {
+        at::NoGradGuard no_grad; // outputs may be leaves that want gradients
         std::unique_lock<std::mutex> lock(mutex_);
 
         if (here && jobs_.empty() && !busy_) {
@@ -206,13 +207,6 @@ class Queue
             thread_ = std::thread([this] { work(); });
         jobs_.push_back(std::move(job));
         changed_.notify_all();
-    }
-
-    bool is_idle()
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-
-        return jobs_.empty() && !busy_;
     }
 
     // When the jobs that are left have run: whoever cannot wait for them aborts what they
