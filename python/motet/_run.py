@@ -84,9 +84,9 @@ class _Process:
         self.pipe.close()
 
 
-def _text_of(said: tuple[Any, ...]) -> str:
-    """What a rank failed of; an exception without a text gives its name."""
-    return str(said[1]) or repr(said[1]) if said[1] is not None else str(said[2])
+def _text_of(error: BaseException) -> str:
+    """An exception without a text gives its name."""
+    return str(error) or repr(error)
 
 
 def _by_processes(bodies: list[tuple[Any, ...]], timeout: Optional[float]) -> list[Any]:
@@ -105,7 +105,8 @@ def _by_processes(bodies: list[tuple[Any, ...]], timeout: Optional[float]) -> li
                 one = left.pop(cast("Connection[Any, Any]", pipe))
                 said = one.answer()
                 if not said[0]:
-                    raise RankError(one.rank, _text_of(said)) from said[1]
+                    text = _text_of(said[1]) if said[1] is not None else str(said[2])
+                    raise RankError(one.rank, text) from said[1]
                 results[one.rank] = said[1]
         for one in ranks:
             one.process.join(END_S)
@@ -134,7 +135,7 @@ def _by_threads(bodies: list[tuple[Any, ...]], timeout: Optional[float]) -> list
             raise TimeoutError(f"no answer for {timeout} s from rank {rank}")
     for rank, error in enumerate(errors):
         if error is not None:
-            raise RankError(rank, str(error) or repr(error)) from error
+            raise RankError(rank, _text_of(error)) from error
     return results
 
 

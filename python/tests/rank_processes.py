@@ -45,9 +45,9 @@ class Row(NamedTuple):
 # ---- rank processes
 
 
-def begin(rank, size, timeout, name="store"):
+def begin(rank, size, timeout, path="store"):
     torch.set_num_threads(1)
-    store = dist.FileStore(os.path.join(os.getcwd(), name), size)
+    store = dist.FileStore(os.path.abspath(path), size)
     dist.init_process_group(
         "motet", store=store, rank=rank, world_size=size, timeout=timeout * SECONDS
     )

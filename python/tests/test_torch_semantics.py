@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work, messages, groups, mistakes and failures of the backend `motet`, on CPU ranks."""
 
-import datetime
 import os
 import signal
 import tempfile
@@ -12,17 +11,11 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-import motet.torch  # noqa: F401  registers the backend
-
-SECONDS = datetime.timedelta(seconds=1)
+from rank_processes import SECONDS, begin, raises
 
 
 def entry(rank, size, path, body, timeout):
-    torch.set_num_threads(1)
-    store = dist.FileStore(path, size)
-    dist.init_process_group(
-        "motet", store=store, rank=rank, world_size=size, timeout=timeout * SECONDS
-    )
+    begin(rank, size, timeout, path)
     body(rank, size)
     dist.destroy_process_group()
 
@@ -30,15 +23,6 @@ def entry(rank, size, path, body, timeout):
 def run(body, size=2, timeout=120):
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(entry, (size, os.path.join(folder, "store"), body, timeout), nprocs=size)
-
-
-def raises(error, words, call):
-    try:
-        call()
-    except error as reason:
-        assert words in str(reason), f"'{words}' is not in: {reason}"
-        return str(reason)
-    raise AssertionError(f"no {error.__name__}: {words}")
 
 
 def what_was_sent_arrives(rank, size):

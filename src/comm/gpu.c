@@ -65,8 +65,7 @@ static motet_result load_best(const motet_gpu_ops *ops, motet_gpu *gpu,
     return result;
 }
 
-/* Loaded once for each device and process: a load is slow, and a module stays. */
-static motet_result load_code(const motet_gpu_ops *ops, motet_gpu *gpu,
+motet_result motet_comm_gpu_load(const motet_gpu_ops *ops, motet_gpu *gpu,
         const char *files, void **module_out)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -136,7 +135,7 @@ static void fill_card(setup *s, card *c)
     c->max_blocks = most < 2          ? 2
             : most > MOTET_GPU_BLOCKS ? MOTET_GPU_BLOCKS
                                       : (uint32_t)most;
-    result = load_code(s->ops, s->comm->gpu_device,
+    result = motet_comm_gpu_load(s->ops, s->comm->gpu_device,
             motet_param_text(s->params, MOTET_P_KERNEL_PATH), &s->module);
     if (result == MOTET_OK)
         result = resident_blocks(s, &c->resident);

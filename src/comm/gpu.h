@@ -19,6 +19,14 @@ enum {
 const char *motet_comm_path_name(const motet_comm *comm);
 
 /**
+ * The kernels, for @p gpu: once for each device and process, since a load is slow and a
+ * module stays.
+ * @param files MOTET_KERNEL_PATH's, before those that are built in
+ */
+MOTET_MUST_USE motet_result motet_comm_gpu_load(const motet_gpu_ops *ops,
+        motet_gpu *gpu, const char *files, void **module_out);
+
+/**
  * Once the ranks have met: agree on paths, map each other's arenas, prove them. Leaves
  * comm->gpu NULL where only copies are left.
  * @param process alike in the ranks of one process, and only there

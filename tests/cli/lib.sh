@@ -78,6 +78,16 @@ skip() {
     exit 77
 }
 
+# From here on there are two GPUs, those of tests/fakecuda; $driver is their driver.
+use_fakecuda() {
+    driver=$build/tests/fakecuda/libcuda.so.1
+    [ -e "$driver" ] || skip "there is no $driver"
+    [ -z "${CLI_SANITIZE:-}" ] || skip "a driver that is mapped at run time does not fit a sanitizer"
+    export LD_LIBRARY_PATH=$build/tests/fakecuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export FAKECUDA_DEVICES=2
+    unset MOTET_DEVICE CUDA_VISIBLE_DEVICES
+}
+
 passed() {
     echo "$checks checks passed"
 }

@@ -5,12 +5,9 @@
 set -euo pipefail
 # shellcheck source=tests/cli/lib.sh
 source "$(dirname "$0")/lib.sh"
-driver=$build/tests/fakecuda/libcuda.so.1
-[ -e "$driver" ] || skip "there is no $driver"
-[ -z "${CLI_SANITIZE:-}" ] || skip "a driver that is mapped at run time does not fit a sanitizer"
-export LD_LIBRARY_PATH=$build/tests/fakecuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export FAKECUDA_DEVICES=2 STREAMED_LIB=$build/src/exports/libnccl.so.2
-unset MOTET_DEVICE CUDA_VISIBLE_DEVICES NCCL_TESTS_MIN_BW
+use_fakecuda
+export STREAMED_LIB=$build/src/exports/libnccl.so.2
+unset NCCL_TESTS_MIN_BW
 other=$build/tests/cli/libstreamed.so
 quick="-b 1K -e 64K -f 8 -n 4 -w 1 --rounds 3"
 

@@ -5,12 +5,8 @@
 set -euo pipefail
 # shellcheck source=tests/cli/lib.sh
 source "$(dirname "$0")/lib.sh"
-driver=$build/tests/fakecuda/libcuda.so.1
-[ -e "$driver" ] || skip "there is no $driver"
-[ -z "${CLI_SANITIZE:-}" ] || skip "a driver that is mapped at run time does not fit a sanitizer"
-export LD_LIBRARY_PATH=$build/tests/fakecuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export FAKECUDA_DEVICES=2 MOTET_MAX_CTAS=2
-unset MOTET_DEVICE CUDA_VISIBLE_DEVICES MOTET_PLAN NCCL_PROTO
+use_fakecuda
+export MOTET_MAX_CTAS=2
 
 # What is in the environment steers the ranks that are measured no more than the plan does.
 export MOTET_PLAN=all_reduce:0-=ll NCCL_PROTO=ll

@@ -184,7 +184,8 @@ static void note_pages(shadow *s, batch *into)
     free(extents);
 }
 
-/* What was written is due @p late_ns after it was found, never after the search began. */
+/* What was written. It is due @p late_ns after it was found: counted from when the search
+ * began, what came meanwhile would arrive early. */
 static batch *note_all(uint64_t late_ns)
 {
     batch *b = batch_new(0);

@@ -9,11 +9,12 @@
  * shortly before 2^32. Exit status: 0 all words came right, 1 not, 77 no device here.
  */
 #include "base/clock.h"
+#include "comm/gpu.h"
 #include "device/device.h"
 #include "engine/gpu.h"
-#include "kernels/images.h"
 #include "transport/gpu.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,21 +41,6 @@ typedef struct player {
     motet_gpu_memory seen; /* two words a block: how many were wrong, how many rounds */
 } player;
 
-static motet_result load(player *p)
-{
-    size_t bytes;
-    void *image, *module;
-    motet_result result;
-
-    MOTET_TRY(motet_image_get("", p->ops->vendor, p->ops->facts(p->gpu)->target, &image,
-                      &bytes),
-            "no code");
-    result = p->ops->load(p->gpu, image, bytes, &module);
-    free(image);
-    MOTET_TRY(result, "load");
-    return p->ops->function(p->gpu, module, "motet_litmus", &p->function);
-}
-
 static motet_result join(player *p, int rank, const options *o)
 {
     motet_gpu_layout layout = { .nranks = (uint32_t)o->ranks,
@@ -65,11 +51,13 @@ static motet_result join(player *p, int rank, const options *o)
         .pair_chunk = 256,
         .ring_chunk = 256 };
     motet_gpu_path path[MOTET_GPU_RANKS];
+    void *module;
 
     for (int r = 0; r < MOTET_GPU_RANKS; r++)
         path[r] = o->path;
     motet_gpu_layout_fill(&layout);
-    MOTET_TRY(load(p), "rank %d", rank);
+    MOTET_TRY(motet_comm_gpu_load(p->ops, p->gpu, "", &module), "load");
+    MOTET_TRY(p->ops->function(p->gpu, module, "motet_litmus", &p->function), "load");
     MOTET_TRY(p->ops->alloc(p->gpu, 8 * (size_t)o->blocks, &p->seen), "rank %d", rank);
     MOTET_TRY(motet_gpu_link_make(p->ops, p->gpu, rank, (int)o->ranks, &p->link),
             "make");
@@ -168,33 +156,45 @@ static motet_result play(player *all, const options *o, uint64_t *wrong)
 
 /* ---- the command ---- */
 
-static bool number(const char *text, long least, long most, long *out)
-{
-    char *end;
+static const struct row {
+    const char *name;
+    size_t at; /* in the options */
+    long least, most;
+} rows[] = {
+    { "--ranks", offsetof(options, ranks), 2, RANKS },
+    { "--rounds", offsetof(options, rounds), 1, 1000000000 },
+    { "--bytes", offsetof(options, bytes), 4, 1 << 20 },
+    { "--blocks", offsetof(options, blocks), 1, MOTET_GPU_BLOCKS },
+};
 
-    *out = strtol(text, &end, 10);
-    return *text != '\0' && *end == '\0' && *out >= least && *out <= most;
+static bool take_number(const char *name, const char *value, options *o)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        if (strcmp(rows[i].name, name) == 0) {
+            long *to = (long *)(void *)((char *)o + rows[i].at);
+            char *end;
+
+            *to = strtol(value, &end, 10);
+            return *value != '\0' && *end == '\0' && *to >= rows[i].least &&
+                    *to <= rows[i].most;
+        }
+    return false;
+}
+
+static bool take_path(const char *name, const char *value, options *o)
+{
+    o->path = strcmp(value, "staged") == 0 ? MOTET_GPU_PATH_STAGED
+                                           : MOTET_GPU_PATH_DIRECT;
+    return strcmp(name, "--path") == 0 &&
+            strcmp(value, motet_gpu_path_names[o->path]) == 0;
 }
 
 static bool parse(int argc, char **argv, options *o)
 {
-    for (int i = 1; i + 1 < argc; i += 2) {
-        const char *name = argv[i], *value = argv[i + 1];
-        bool good = strcmp(name, "--ranks") == 0 ? number(value, 2, RANKS, &o->ranks)
-                : strcmp(name, "--rounds") == 0
-                ? number(value, 1, 1000000000, &o->rounds)
-                : strcmp(name, "--bytes") == 0 ? number(value, 4, 1 << 20, &o->bytes)
-                : strcmp(name, "--blocks") == 0
-                ? number(value, 1, MOTET_GPU_BLOCKS, &o->blocks)
-                : strcmp(name, "--path") == 0
-                ? (o->path = strcmp(value, "staged") == 0 ? MOTET_GPU_PATH_STAGED
-                                                          : MOTET_GPU_PATH_DIRECT,
-                          true)
-                : false;
-
-        if (!good)
+    for (int i = 1; i + 1 < argc; i += 2)
+        if (!take_number(argv[i], argv[i + 1], o) &&
+                !take_path(argv[i], argv[i + 1], o))
             return false;
-    }
     return argc % 2 == 1;
 }
 

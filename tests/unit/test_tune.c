@@ -22,7 +22,7 @@ static struct tune_kind kinds[TUNE_KINDS_MAX];
 static int fresh(void **state)
 {
     (void)state;
-    tune_names(kinds);
+    tune_begin(kinds);
     return 0;
 }
 

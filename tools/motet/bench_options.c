@@ -254,11 +254,7 @@ static int take_value(struct bench_options *o, const struct value *v, const char
 
     option_name(v->letter, name, sizeof(name));
     switch (v->kind) {
-    case VALUE_INT:
-        if (!text_to_small(text, v->min, v->max, to))
-            return cmd_usage_error("bench", "%s is '%s', need %d to %d", name, text,
-                    v->min, v->max);
-        return -1;
+    case VALUE_INT: return cmd_take_number("bench", name, text, v->min, v->max, to);
     case VALUE_SWITCH:
         if (!text_to_small(text, 0, 1, &on))
             return cmd_usage_error("bench", "%s is '%s', need 0 or 1", name, text);

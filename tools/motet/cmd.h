@@ -32,6 +32,13 @@ int cmd_version(int argc, char **argv);
 int cmd_usage_error(const char *command, const char *fmt, ...)
         __attribute__((format(printf, 2, 3)));
 
+/**
+ * Take the number, @p min to @p max, that option @p name was given as @p text.
+ * @return −1: taken; otherwise the exit code, after saying what is wrong.
+ */
+int cmd_take_number(const char *command, const char *name, const char *text, int min,
+        int max, int *out);
+
 /** "motet COMMAND: text" to stderr. Returns @p code. */
 int cmd_error(const char *command, int code, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));

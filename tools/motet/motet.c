@@ -57,6 +57,14 @@ int cmd_usage_error(const char *command, const char *fmt, ...)
     return EXIT_USAGE;
 }
 
+int cmd_take_number(const char *command, const char *name, const char *text, int min,
+        int max, int *out)
+{
+    if (text_to_small(text, min, max, out))
+        return -1;
+    return cmd_usage_error(command, "%s is '%s', need %d to %d", name, text, min, max);
+}
+
 int cmd_error(const char *command, int code, const char *fmt, ...)
 {
     va_list args;

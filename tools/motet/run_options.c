@@ -72,13 +72,6 @@ static const struct option long_options[] = {
     { NULL, 0, NULL, 0 },
 };
 
-static int take_number(const char *name, const char *text, int min, int max, int *out)
-{
-    if (text_to_small(text, min, max, out))
-        return -1;
-    return cmd_usage_error("run", "%s is '%s', need %d to %d", name, text, min, max);
-}
-
 static int take_env(struct run_options *o, char *text)
 {
     if (strchr(text, '=') == NULL || text[0] == '=')
@@ -94,7 +87,7 @@ static int take_port(struct run_options *o, const char *text)
     int port;
 
     o->master_port = text;
-    return take_number("--master-port", text, 1, 65535, &port);
+    return cmd_take_number("run", "--master-port", text, 1, 65535, &port);
 }
 
 static int take_as(struct run_options *o, const char *text)
@@ -108,7 +101,7 @@ static int take_as(struct run_options *o, const char *text)
 static int take_option(struct run_options *o, int c, char **argv)
 {
     switch (c) {
-    case 'n': return take_number("-n", optarg, 1, RUN_RANKS_MAX, &o->n);
+    case 'n': return cmd_take_number("run", "-n", optarg, 1, RUN_RANKS_MAX, &o->n);
     case OPT_AS: return take_as(o, optarg);
     case OPT_LIB: o->lib = optarg; return -1;
     case OPT_TAG: o->tag = optarg; return -1;
@@ -118,8 +111,9 @@ static int take_option(struct run_options *o, int c, char **argv)
     case OPT_ADDR: o->master_addr = optarg; return -1;
     case OPT_PORT: return take_port(o, optarg);
     case OPT_TIMEOUT:
-        return take_number("--timeout", optarg, 0, 100000000, &o->timeout_s);
-    case OPT_GRACE: return take_number("--grace", optarg, 0, 86400, &o->grace_s);
+        return cmd_take_number("run", "--timeout", optarg, 0, 100000000, &o->timeout_s);
+    case OPT_GRACE:
+        return cmd_take_number("run", "--grace", optarg, 0, 86400, &o->grace_s);
     case 'h': return cmd_help(help);
     default: return cmd_bad_option("run", c, argv);
     }

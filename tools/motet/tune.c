@@ -82,14 +82,6 @@ static const struct option long_options[] = {
     { NULL, 0, NULL, 0 },
 };
 
-static int take_number(const char *name, int least, int most, int *out)
-{
-    if (text_to_small(optarg, least, most, out))
-        return -1;
-    return cmd_usage_error("tune", "%s is '%s', need %d to %d", name, optarg, least,
-            most);
-}
-
 static int take_size(const char *name, const char **out)
 {
     uint64_t bytes;
@@ -112,11 +104,13 @@ static int take_timing(bool *eager)
 static int take(struct options *o, int c, char **argv)
 {
     switch (c) {
-    case OPT_RANKS: return take_number("--ranks", 2, TUNE_RANKS_MAX, &o->ranks);
+    case OPT_RANKS:
+        return cmd_take_number("tune", "--ranks", optarg, 2, TUNE_RANKS_MAX, &o->ranks);
     case 'b': return take_size("-b", &o->min_bytes);
     case 'e': return take_size("-e", &o->max_bytes);
-    case 'f': return take_number("-f", 2, 1024, &o->factor);
-    case OPT_ROUNDS: return take_number("--rounds", 1, 1000, &o->rounds);
+    case 'f': return cmd_take_number("tune", "-f", optarg, 2, 1024, &o->factor);
+    case OPT_ROUNDS:
+        return cmd_take_number("tune", "--rounds", optarg, 1, 1000, &o->rounds);
     case OPT_TIMING: return take_timing(&o->eager);
     case OPT_DEVICE: o->device = optarg; return -1;
     case OPT_JSON: o->json = true; return -1;
@@ -157,15 +151,17 @@ static void add(struct words *w, const char *word)
 }
 
 /* bench KIND... with what the second library is forced to: of a protocol, those it serves. */
-static bool fill(struct words *w, const struct options *o, int protocol, int csv)
+static bool fill(struct words *w, const struct options *o, int protocol,
+        const struct tune_kind *kinds, int csv)
 {
     const char *const fixed[] = { "--vs", "self", "-c", "0", "-O", "1", "-w", "2" };
     bool some = false;
 
     add(w, "motet");
     add(w, "bench");
-    for (const struct tune_kind *k = tune_kinds; k->bench != NULL; k++)
-        if (protocol == TUNE_OWN || (o->eager ? k->eager : k->graph) & 1u << protocol) {
+    for (const struct tune_kind *k = kinds; k->bench != NULL; k++)
+        if (protocol == TUNE_OWN ||
+                ((o->eager || !k->eager_only) && k->protocols & 1u << protocol)) {
             add(w, k->bench);
             some = true;
         }
@@ -217,7 +213,7 @@ static int run_bench(const struct words *w)
     return cmd_error("tune", EXIT_PROBLEM, "motet bench did not end by itself");
 }
 
-/* The library's choice and @p forced ("NAME=VALUE") in turns; TUNE_OWN: all kinds. */
+/* The library's choice and @p forced ("NAME=VALUE") in turns; TUNE_OWN: a plan, of all kinds. */
 static int measure(const struct options *o, int protocol, const char *forced,
         struct tune_kind *kinds)
 {
@@ -229,7 +225,7 @@ static int measure(const struct options *o, int protocol, const char *forced,
         return cmd_error("tune", EXIT_PROBLEM, "make a temporary file: %s",
                 strerror(errno));
     snprintf(w.env, sizeof(w.env), "%s", forced);
-    if (!fill(&w, o, protocol, fileno(csv))) {
+    if (!fill(&w, o, protocol, kinds, fileno(csv))) {
         (void)fclose(csv);
         return EXIT_FINE;
     }
@@ -238,7 +234,7 @@ static int measure(const struct options *o, int protocol, const char *forced,
     term_progress_end();
     rewind(csv);
     if (code == EXIT_FINE &&
-            !tune_read(csv, protocol == TUNE_OWN ? 0 : protocol, kinds))
+            !tune_read(csv, protocol == TUNE_OWN ? TUNE_PLAN : protocol, kinds))
         code = cmd_error("tune", EXIT_PROBLEM,
                 "what motet bench wrote is no table, or has more than %d sizes",
                 TUNE_SIZES_MAX);
@@ -246,7 +242,7 @@ static int measure(const struct options *o, int protocol, const char *forced,
     return code;
 }
 
-static int measure_all(const struct options *o)
+static int measure_all(const struct options *o, struct tune_kind *kinds)
 {
     int code = EXIT_FINE;
 
@@ -254,7 +250,7 @@ static int measure_all(const struct options *o)
         char forced[64];
 
         snprintf(forced, sizeof(forced), "NCCL_PROTO=%s", tune_protocols[p]);
-        code = measure(o, p, forced, tune_kinds);
+        code = measure(o, p, forced, kinds);
     }
     return code;
 }
@@ -277,7 +273,7 @@ static double own_us(const struct tune_cell *cell)
     return 0;
 }
 
-static void print_table(const struct options *o)
+static void print_table(const struct options *o, const struct tune_kind *kinds)
 {
     printf("# %d ranks, %s, microseconds; '-' where the library's own choice stays\n",
             o->ranks, o->eager ? "eager" : "graph");
@@ -285,7 +281,7 @@ static void print_table(const struct options *o)
     for (int p = 0; p < TUNE_PROTOCOLS; p++)
         printf(" %10s", tune_protocols[p]);
     printf("  %-8s %6s\n", "choice", "gain");
-    for (const struct tune_kind *k = tune_kinds; k->bench != NULL; k++)
+    for (const struct tune_kind *k = kinds; k->bench != NULL; k++)
         for (size_t i = 0; i < k->ncells; i++) {
             const struct tune_cell *cell = &k->cells[i];
 
@@ -300,11 +296,11 @@ static void print_table(const struct options *o)
 }
 
 /* What the plan gained where it said something. */
-static void print_again(const struct tune_kind *again)
+static void print_again(const struct tune_kind *kinds, const struct tune_kind *again)
 {
-    for (const struct tune_kind *k = tune_kinds; k->bench != NULL; k++, again++)
+    for (const struct tune_kind *k = kinds; k->bench != NULL; k++, again++)
         for (size_t i = 0; i < again->ncells && i < k->ncells; i++) {
-            const struct tune_pair *pair = &again->cells[i].by[0];
+            const struct tune_pair *pair = &again->cells[i].by[TUNE_PLAN];
 
             if (k->cells[i].choice != TUNE_OWN)
                 printf("%-15s %12" PRIu64 " %10.2f %10.2f  %-8s %6.2f%s\n", k->plan,
@@ -314,7 +310,8 @@ static void print_again(const struct tune_kind *again)
         }
 }
 
-static void print_plan(const char *plan, const struct tune_kind *again)
+static void print_plan(const char *plan, const struct tune_kind *kinds,
+        const struct tune_kind *again)
 {
     if (*plan == '\0') {
         printf("\nNo protocol is faster than the library's own choice by more than "
@@ -323,7 +320,7 @@ static void print_plan(const char *plan, const struct tune_kind *again)
     }
     printf("\n# measured again, with the plan\n%-15s %12s %10s %10s  %-8s %6s\n",
             "collective", "bytes", "own", "plan", "choice", "gain");
-    print_again(again);
+    print_again(kinds, again);
     printf("\nFor the environment of all ranks, or a line of ~/.nccl.conf:\n\n%s%s\n",
             FORCE_PLAN, plan);
 }
@@ -341,12 +338,13 @@ static void write_cell(struct json *j, const struct tune_cell *cell,
             cell->choice == TUNE_OWN ? NULL : tune_protocols[cell->choice]);
     json_double(j, "gain", cell->gain);
     if (cell->choice != TUNE_OWN)
-        json_double(j, "gain_with_plan", again->by[0].own_us / again->by[0].forced_us);
+        json_double(j, "gain_with_plan",
+                again->by[TUNE_PLAN].own_us / again->by[TUNE_PLAN].forced_us);
     json_end(j);
 }
 
 static int write_json(const struct options *o, const char *plan,
-        const struct tune_kind *again)
+        const struct tune_kind *kinds, const struct tune_kind *again)
 {
     struct json j;
 
@@ -356,7 +354,7 @@ static int write_json(const struct options *o, const char *plan,
     json_string(&j, "timing", o->eager ? "eager" : "graph");
     json_string(&j, "plan", plan);
     json_array(&j, "collectives");
-    for (const struct tune_kind *k = tune_kinds; k->bench != NULL; k++, again++) {
+    for (const struct tune_kind *k = kinds; k->bench != NULL; k++, again++) {
         json_object(&j, NULL);
         json_string(&j, "name", k->plan);
         json_array(&j, "sizes");
@@ -400,7 +398,7 @@ int cmd_tune(int argc, char **argv)
         .max_bytes = "64M",
         .factor = 4,
         .rounds = 7 };
-    static struct tune_kind again[TUNE_KINDS_MAX];
+    static struct tune_kind kinds[TUNE_KINDS_MAX], again[TUNE_KINDS_MAX];
     char plan[PLAN_BYTES], forced[PLAN_BYTES + sizeof(FORCE_PLAN)];
     int code = read_options(argc, argv, &o);
 
@@ -408,20 +406,21 @@ int cmd_tune(int argc, char **argv)
         code = find_devices(&o);
     if (code >= 0)
         return code;
-    tune_names(again);
-    code = measure_all(&o);
+    tune_begin(kinds);
+    tune_begin(again);
+    code = measure_all(&o, kinds);
     if (code != EXIT_FINE)
         return code;
-    tune_choose(tune_kinds);
-    tune_plan(tune_kinds, plan, sizeof(plan));
+    tune_choose(kinds);
+    tune_plan(kinds, plan, sizeof(plan));
     snprintf(forced, sizeof(forced), FORCE_PLAN "%s", plan);
     if (*plan != '\0')
         code = measure(&o, TUNE_OWN, forced, again);
     if (code != EXIT_FINE)
         return code;
     if (o.json)
-        return write_json(&o, plan, again);
-    print_table(&o);
-    print_plan(plan, again);
+        return write_json(&o, plan, kinds, again);
+    print_table(&o, kinds);
+    print_plan(plan, kinds, again);
     return EXIT_FINE;
 }

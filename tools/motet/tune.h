@@ -21,7 +21,8 @@
 /** No protocol: the library's own choice stays. */
 #define TUNE_OWN (-1)
 
-enum { TUNE_LL, TUNE_STAGED, TUNE_TWOSHOT, TUNE_CE, TUNE_PROTOCOLS };
+/** TUNE_PLAN stands where a plan, not one protocol, was measured. */
+enum { TUNE_LL, TUNE_STAGED, TUNE_TWOSHOT, TUNE_CE, TUNE_PROTOCOLS, TUNE_PLAN = 0 };
 
 /** As MOTET_PLAN and NCCL_PROTO have them. */
 extern const char *const tune_protocols[TUNE_PROTOCOLS];
@@ -38,17 +39,15 @@ struct tune_cell {
 };
 
 struct tune_kind {
-    const char *bench, *plan; /* its names there                        */
-    unsigned eager, graph;    /* bit per protocol that serves it        */
+    const char *bench, *plan; /* its names there                  */
+    unsigned protocols;       /* bit per one that serves it       */
+    bool eager_only;          /* none of these serves in a graph  */
     size_t ncells;
     struct tune_cell cells[TUNE_SIZES_MAX]; /* by size */
 };
 
-/** Ended by one without a name. */
-extern struct tune_kind tune_kinds[TUNE_KINDS_MAX];
-
-/** The same kinds without figures. */
-void tune_names(struct tune_kind *out);
+/** All kinds, without figures yet; ended by one without a name. */
+void tune_begin(struct tune_kind out[TUNE_KINDS_MAX]);
 
 /**
  * Take the rows of a CSV of motet bench in which the second library ran @p protocol.

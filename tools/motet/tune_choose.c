@@ -14,47 +14,36 @@ const char *const tune_protocols[TUNE_PROTOCOLS] = {
 };
 
 enum {
-    LL = 1 << TUNE_LL,
-    STAGED = 1 << TUNE_STAGED,
-    TWOSHOT = 1 << TUNE_TWOSHOT,
-    CE = 1 << TUNE_CE
+    ALL = 1 << TUNE_LL | 1 << TUNE_STAGED | 1 << TUNE_TWOSHOT | 1 << TUNE_CE,
+    MOST = ALL & ~(1 << TUNE_TWOSHOT)
 };
 
-struct tune_kind tune_kinds[TUNE_KINDS_MAX] = {
-    { .bench = "all_reduce",
-            .plan = "all_reduce",
-            .eager = LL | STAGED | TWOSHOT | CE,
-            .graph = LL | STAGED | TWOSHOT | CE },
-    { .bench = "all_gather",
-            .plan = "all_gather",
-            .eager = LL | STAGED | CE,
-            .graph = LL | STAGED | CE },
-    { .bench = "reduce_scatter",
-            .plan = "reduce_scatter",
-            .eager = LL | STAGED | CE,
-            .graph = LL | STAGED | CE },
-    { .bench = "broadcast",
-            .plan = "broadcast",
-            .eager = LL | STAGED | CE,
-            .graph = LL | STAGED | CE },
-    { .bench = "reduce",
-            .plan = "reduce",
-            .eager = LL | STAGED | CE,
-            .graph = LL | STAGED | CE },
-    { .bench = "alltoall",
-            .plan = "all_to_all",
-            .eager = LL | STAGED | CE,
-            .graph = LL | STAGED | CE },
+static const struct {
+    const char *bench, *plan;
+    unsigned protocols;
+    bool eager_only;
+} rows[] = {
+    { "all_reduce", "all_reduce", ALL, false },
+    { "all_gather", "all_gather", MOST, false },
+    { "reduce_scatter", "reduce_scatter", MOST, false },
+    { "broadcast", "broadcast", MOST, false },
+    { "reduce", "reduce", MOST, false },
+    { "alltoall", "all_to_all", MOST, false },
     /* Copies of a message cannot be captured, and need two ranks. */
-    { .bench = "sendrecv", .plan = "send", .eager = CE },
-    { .bench = NULL },
+    { "sendrecv", "send", 1 << TUNE_CE, true },
 };
+#define ROWS (sizeof(rows) / sizeof(*rows))
+_Static_assert(ROWS < TUNE_KINDS_MAX, "and one without a name");
 
-void tune_names(struct tune_kind *out)
+void tune_begin(struct tune_kind out[TUNE_KINDS_MAX])
 {
-    for (size_t i = 0; i < TUNE_KINDS_MAX; i++)
-        out[i] = (struct tune_kind){ .bench = tune_kinds[i].bench,
-            .plan = tune_kinds[i].plan };
+    memset(out, 0, TUNE_KINDS_MAX * sizeof(*out));
+    for (size_t i = 0; i < ROWS; i++) {
+        out[i].bench = rows[i].bench;
+        out[i].plan = rows[i].plan;
+        out[i].protocols = rows[i].protocols;
+        out[i].eager_only = rows[i].eager_only;
+    }
 }
 
 /* ---- reading ---- */

@@ -150,19 +150,18 @@ def relative_rpath(library_dir: Path, into: Path) -> str:
     return "$ORIGIN/" + os.path.relpath(plain.parent.resolve() / plain.name, into.resolve())
 
 
-def find_library(library: str, folders: Sequence[Path]) -> Optional[Path]:
-    """What `-l` would take: `:name` is the name of a file."""
-    name = library[1:] if library.startswith(":") else f"lib{library}.so"
-    return next((f / name for f in folders if (f / name).exists()), None)
+def _file_of(library: str) -> str:
+    """What `-l` looks for: `:name` is the name of a file."""
+    return library[1:] if library.startswith(":") else f"lib{library}.so"
 
 
 def missing_libraries(plan: Plan) -> list[str]:
     """All that would not be found, each with the folders looked in."""
     where = ", ".join(map(str, plan.library_dirs))
     return [
-        f"{library[1:] if library.startswith(':') else f'lib{library}.so'} in {where}"
-        for library in plan.libraries
-        if find_library(library, plan.library_dirs) is None
+        f"{name} in {where}"
+        for name in map(_file_of, plan.libraries)
+        if not any((folder / name).exists() for folder in plan.library_dirs)
     ]
 
 

@@ -37,7 +37,8 @@ class MotetBackend : public c10d::Backend, private Calls
     MotetBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Ms timeout)
         : Backend(rank, size), Calls({ rank, size }),
           store_(c10::make_intrusive<c10d::PrefixStore>("motet", std::move(store))),
-          timeout_(timeout), comm_(place_, store_, "id"), mailbox_(place_, store_)
+          timeout_(timeout), comm_(place_, store_, "id", place_.everybody()),
+          mailbox_(place_, store_)
     {
     }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <functional>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 namespace motet
@@ -44,6 +45,14 @@ struct Place {
     {
         return c10::str("motet: rank ", rank, " of ", size);
     }
+
+    std::vector<int> everybody() const
+    {
+        std::vector<int> ranks(size);
+
+        std::iota(ranks.begin(), ranks.end(), 0);
+        return ranks;
+    }
 };
 
 // A sentence about the ranks of a communicator, with the numbers that they have in the group.
@@ -58,17 +67,18 @@ inline std::string renumbered(const std::string &sentence,
         const size_t begin = found + word.size(),
                      end = sentence.find_first_not_of("0123456789", begin);
         const std::string digits = sentence.substr(begin, end - begin);
-        const bool known = digits.size() == 1 && digits[0] - '0' < int(ranks.size());
+        const size_t rank =
+                digits.empty() || digits.size() > 5 ? ranks.size() : std::stoul(digits);
 
         out.append(sentence, at, begin - at);
-        out += known ? std::to_string(ranks[digits[0] - '0']) : digits;
+        out += rank < ranks.size() ? std::to_string(ranks[rank]) : digits;
         at = begin + digits.size();
     }
     return out.append(sentence, at);
 }
 
 // Raise what a call of the library failed of, in its own words. `ranks`: what those of the
-// communicator are in the group, if it has not all of them.
+// communicator are in the group, if they have other numbers there.
 inline void check_result(const Place &place, ncclResult_t result, const char *what,
         const std::vector<int> &ranks = {})
 {
@@ -79,8 +89,8 @@ inline void check_result(const Place &place, ncclResult_t result, const char *wh
             ? sentence
             : ncclGetErrorString(result);
 
-    throw MOTET_ERROR(c10::str(place.text(), ", ", what, ": ",
-            ranks.empty() ? text : renumbered(text, ranks)));
+    throw MOTET_ERROR(
+            c10::str(place.text(), ", ", what, ": ", renumbered(text, ranks)));
 }
 
 inline unsigned whole_seconds(Ms time)
@@ -92,16 +102,14 @@ inline unsigned whole_seconds(Ms time)
 class Comm
 {
   public:
-    // Of all ranks of the group, or of `ranks`, in their order.
+    // Of `ranks` of the group, in their order.
     Comm(Place place, c10::intrusive_ptr<c10d::Store> store, std::string key,
-            std::vector<int> ranks = {})
+            std::vector<int> ranks)
         : place_(place), store_(std::move(store)), key_(std::move(key)),
-          ranks_(std::move(ranks))
+          ranks_(std::move(ranks)),
+          rank_(static_cast<int>(
+                  std::find(ranks_.begin(), ranks_.end(), place.rank) - ranks_.begin()))
     {
-        const auto mine = std::find(ranks_.begin(), ranks_.end(), place.rank);
-
-        rank_ = ranks_.empty() ? place.rank : static_cast<int>(mine - ranks_.begin());
-        size_ = ranks_.empty() ? place.size : static_cast<int>(ranks_.size());
     }
 
     ~Comm()
@@ -125,8 +133,8 @@ class Comm
             return comm_;
         const ncclUniqueId met = id(what, timeout);
 
-        check(motet_comm_init_rank(&made, size_, met, rank_, MOTET_DEVICE_CPU, nullptr,
-                      whole_seconds(timeout)),
+        check(motet_comm_init_rank(&made, static_cast<int>(ranks_.size()), met, rank_,
+                      MOTET_DEVICE_CPU, nullptr, whole_seconds(timeout)),
                 what);
         std::lock_guard<std::mutex> lock(mutex_);
 
@@ -198,9 +206,8 @@ class Comm
                         [this] { return is_aborted(); });
 
         if (got.size() != sizeof(id))
-            throw MOTET_ERROR(c10::str(place_.text(), ", ", what, ": rank ",
-                    ranks_.empty() ? 0 : ranks_[0], " did not join within ",
-                    timeout.count(), " ms"));
+            throw MOTET_ERROR(c10::str(place_.text(), ", ", what, ": rank ", ranks_[0],
+                    " did not join within ", timeout.count(), " ms"));
         std::memcpy(&id, got.data(), sizeof(id));
         return id;
     }
@@ -209,7 +216,7 @@ class Comm
     const c10::intrusive_ptr<c10d::Store> store_;
     const std::string key_;
     const std::vector<int> ranks_;
-    int rank_, size_;
+    const int rank_;
     std::mutex mutex_;
     ncclComm_t comm_ = nullptr;
     bool aborted_ = false;
