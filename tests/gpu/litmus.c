@@ -154,6 +154,17 @@ static motet_result play(player *all, const options *o, uint64_t *wrong)
     return MOTET_OK;
 }
 
+/* Not after a failure: a kernel may still wait for its peer. */
+static void tear_down(player *all, const options *o)
+{
+    for (int r = 0; r < o->ranks; r++)
+        motet_gpu_link_release(all[r].link);
+    for (int r = 0; r < o->ranks; r++) {
+        motet_gpu_link_sweep(all[r].gpu);
+        all[r].ops->free(all[r].gpu, &all[r].seen);
+    }
+}
+
 /* ---- the command ---- */
 
 static const struct row {
@@ -232,5 +243,6 @@ int main(int argc, char **argv)
             o.ranks, devices, all[0].ops->facts(all[0].gpu)->name,
             motet_gpu_path_names[o.path], o.rounds, o.bytes, o.blocks,
             (unsigned long long)wrong, (double)(motet_now_ns() - begin) / 1e9);
+    tear_down(all, &o);
     return wrong == 0 ? 0 : 1;
 }
