@@ -9,6 +9,7 @@ needs is not installed.
 """
 
 import argparse
+import importlib
 import os
 import signal
 import socket
@@ -169,11 +170,14 @@ def run(body, more=None, may_die=()):
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=400, help="deadline of all")
+    parser.add_argument("--backend", default="nccl", help="of torch.distributed: nccl or motet")
     parser.add_argument("--only", help="cases with this in their names")
     if more is not None:
         more(parser)
     options = parser.parse_args()
     if "BENCH_GPU_PIPE" in os.environ:
+        if options.backend == "motet":
+            importlib.import_module("motet.torch")  # makes the name known
         body(Cases(int(os.environ["RANK"]), options.ranks, options))
         sys.stdout.flush()
         return

@@ -4,6 +4,7 @@
 the others must get an error that names it, in bounded time.
 
     motet run --as nccl -- python3 torch_life.py --ranks 2
+    python3 torch_life.py --ranks 2 --backend motet
 """
 
 import os
@@ -28,7 +29,7 @@ def device_of(cases):
 
 
 def start(cases, **more):
-    dist.init_process_group("nccl", timeout=timedelta(seconds=60), **more)
+    dist.init_process_group(cases.options.backend, timeout=timedelta(seconds=60), **more)
 
 
 def check_sum(cases, device):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""DDP and FSDP training on torch.distributed's "nccl" backend: the losses of each step
+"""DDP and FSDP training on tensors of GPUs by torch.distributed: the losses of each step
 must be those of one process that trains on all ranks' batches.
 
     motet run --as nccl -- python3 torch_training.py --ranks 2
+    python3 torch_training.py --ranks 2 --backend motet
 
 Where there is a GPU for every rank the losses can also be compared with those of another
 library: `--write FILE` under it, then `--against FILE` under motet.
@@ -218,7 +219,7 @@ def body(cases):
     torch.cuda.set_device(training.device)
     torch.backends.cuda.matmul.allow_tf32 = False
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    dist.init_process_group("nccl", device_id=training.device)
+    dist.init_process_group(cases.options.backend, device_id=training.device)
     for case in "reference ddp ddp_again ddp_bf16_hook fsdp fsdp2 zero files".split():
         cases.run(case, getattr(training, case))
     cases.run("destroy_process_group", dist.destroy_process_group)

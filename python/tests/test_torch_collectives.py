@@ -33,17 +33,20 @@ BITWISE = {
 }
 
 
+where = {"motet": "cpu", "gloo": "cpu", "now": "cpu"}  # the devices of tensors
+
+
 def values(shape, dtype, rank, salt=0):
     """Small numbers, exact in every type, that differ by rank and place."""
     count = 1
     for extent in shape:
         count *= extent
     plain = (torch.arange(count) * 7 + rank * 3 + salt) % 5 + 1
-    return plain.reshape(shape).to(dtype)
+    return plain.reshape(shape).to(dtype).to(where["now"])
 
 
 def poison(shape, dtype):
-    return torch.full(shape, 77).to(dtype)
+    return torch.full(shape, 77).to(dtype).to(where["now"])
 
 
 class Case:
@@ -60,11 +63,12 @@ class Case:
     def run(self, name, function):
         outputs = {}
         for backend, group in self.groups.items():
+            where["now"] = where[backend]
             made, work = function(group)
             if work is not None:
                 assert work.wait()
-                assert backend == "gloo" or work.is_completed()
-            outputs[backend] = made
+                assert backend == "gloo" or where["now"] != "cpu" or work.is_completed()
+            outputs[backend] = [t.cpu() for t in made]
         for ours, theirs in zip(outputs["motet"], outputs["gloo"], strict=True):
             assert ours.dtype == theirs.dtype, name
             assert torch.equal(ours, theirs), f"{name}: {ours} is not {theirs}"

@@ -68,6 +68,11 @@ def work_and_futures(rank, size):
     assert work.wait() and work.is_completed() and work.is_success()
     assert t.tolist() == [3.0] * 5
     assert doubled.wait()[0].tolist() == [6.0] * 5
+    # a callback that waits for another call
+    again = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(
+        lambda f: dist.all_reduce(f.value()[0], async_op=True).get_future().wait()[0]
+    )
+    assert again.wait().tolist() == [4.0] * 3
     # many at once, in order
     tensors = [torch.full((3,), float(i + rank)) for i in range(50)]
     works = [dist.all_reduce(x, async_op=True) for x in tensors]

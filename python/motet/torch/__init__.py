@@ -6,8 +6,8 @@
 
     dist.init_process_group("motet")
 
-It takes tensors on ``cpu``. Beside another backend: ``"cpu:motet,cuda:nccl"``. The backend is
-compiled for the PyTorch that is there, once: ``python -m motet.torch build``.
+It takes tensors on ``cpu`` and on ``cuda``. Beside another backend: ``"cpu:motet,cuda:nccl"``.
+The backend is compiled for the PyTorch that is there, once: ``python -m motet.torch build``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ except ImportError as reason:
     ) from None
 
 NAME = "motet"
-DEVICES = ["cpu"]
+DEVICES = ["cpu", "cuda"]
 
 
 def _load() -> Any:

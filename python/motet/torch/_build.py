@@ -188,6 +188,9 @@ def command_of(plan: Plan, torch: Torch, output: Optional[Path] = None) -> list[
     # Some compilers leave out what no symbol is taken from: then a file loads only by luck.
     words.append("-Wl,--no-as-needed")
     words += [f"-l{library}" for library in plan.libraries]
+    # As RUNPATH, whichever kind is the linker's own choice: LD_LIBRARY_PATH goes before it, and
+    # so another library can be put in the place of the vendor's.
+    words.append("-Wl,--enable-new-dtags")
     words += [f"-Wl,-rpath,{relative_rpath(f, plan.into)}" for f in plan.library_dirs]
     return words
 
@@ -205,10 +208,21 @@ def _check(plan: Plan, torch: Torch) -> None:
     check_compiler(compiler(), torch)
 
 
+def check_runtime(compiler_name: str, output: Path) -> None:
+    """Refuse a file that brings its own copy of the C++ library: PyTorch uses the shared one,
+    and objects of one in the hands of the other crash."""
+    if b"\0libstdc++.so." not in output.read_bytes():
+        raise BuildError(
+            f"{compiler_name} links its C++ library into what it makes, and PyTorch uses the "
+            "shared libstdc++: set CXX to another compiler"
+        )
+
+
 def _compile(plan: Plan, torch: Torch, output: Path) -> None:
     command = command_of(plan, torch, output)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0 and output.is_file():
+        check_runtime(command[0], output)
         return
     said = re.compile("error|cannot find|undefined reference")
     lines = [line for line in done.stderr.splitlines() if said.search(line)]

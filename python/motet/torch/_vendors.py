@@ -83,12 +83,12 @@ def _expand(root: Path, pattern: str) -> list[Path]:
     )[:1]
 
 
-def vendor_named(word: str, source: str = "--vendor") -> str:
-    """The row of a name, or of another name for it; `source` is who said it."""
+def vendor_named(word: str, source: str = "") -> str:
+    """The row of a name, or of another name for it; `source` is where it was said."""
     name = ALIASES.get(word.lower(), word.lower())
     if name not in VENDORS:
         raise BuildError(
-            f"{source}: there is no bridge for the vendor '{word}': need one of "
+            f"{source and f'{source}: '}there is no bridge for the vendor '{word}': need one of "
             f"{', '.join(VENDORS)}"
         )
     return name
@@ -118,7 +118,7 @@ def choose_vendor(
 ) -> str:
     """By what is given, else GEMS_VENDOR, else by the libraries of libtorch that are there."""
     if given:
-        return vendor_named(given)
+        return vendor_named(given, "--vendor")
     for variable in ("MOTET_TORCH_BRIDGE", "GEMS_VENDOR"):
         word = environ.get(variable, "")
         if word and not (variable == "MOTET_TORCH_BRIDGE" and word.lower() == "off"):
@@ -141,9 +141,11 @@ def choose_vendor(
     )
 
 
-def _wheels(torch_lib: Path, below: str) -> list[Path]:
-    """Folders of NVIDIA's wheels beside PyTorch: nvidia/nccl/lib, nvidia/cuda_runtime/include."""
-    return sorted((torch_lib.parent.parent / "nvidia").glob(f"*/{below}"))
+def _wheels(places: list[Path], below: str) -> list[Path]:
+    """Folders of NVIDIA's wheels beside a PyTorch, of whose libraries the folders are given:
+    nvidia/nccl/lib, nvidia/cuda_runtime/include."""
+    packages = dict.fromkeys(place.parent.parent for place in places)
+    return [p for package in packages for p in sorted(package.glob(f"nvidia/*/{below}"))]
 
 
 def _has(folders: list[Path], header: str) -> bool:
@@ -188,8 +190,9 @@ def bridge_plan(
     includes = [p for i in vendor.includes for p in _expand(root, i)] if root else []
     folders = [torch_lib]
     if name == "cuda":
-        includes += _wheels(torch_lib, "include")
-        folders += _wheels(torch_lib, "lib")
+        places = [torch_lib, torch.libraries]
+        includes += _wheels(places, "include")
+        folders += _wheels(places, "lib")
     if root:
         folders += [p for d in vendor.library_dirs for p in _expand(root, d)]
     library, linked = _collectives(name, folders)

@@ -10,6 +10,7 @@
 // file is compiled; the headers beside it are its parts.
 
 #include "calls.hpp"
+#include "device.hpp"
 #include "messages.hpp"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -38,7 +39,8 @@ class MotetBackend : public c10d::Backend, private Calls
         : Backend(rank, size), Calls({ rank, size }),
           store_(c10::make_intrusive<c10d::PrefixStore>("motet", std::move(store))),
           timeout_(timeout), comm_(place_, store_, "id", place_.everybody()),
-          mailbox_(place_, store_)
+          mailbox_(place_, store_), gpu_(place_, store_, "gpu", place_.everybody()),
+          gpu_lanes_(place_, store_)
     {
     }
 
@@ -75,6 +77,8 @@ class MotetBackend : public c10d::Backend, private Calls
         mailbox_.abort();
         for (auto &[to, lane] : lanes_)
             lane->end();
+        gpu_.abort();
+        gpu_lanes_.abort();
         queue_.close();
     }
 
@@ -83,7 +87,15 @@ class MotetBackend : public c10d::Backend, private Calls
     {
         queue_.close();
         comm_.destroy();
+        gpu_.destroy();
+        gpu_lanes_.destroy();
         abort();
+    }
+
+    // init_process_group() with a device: what is wrong shows there.
+    void eagerConnectSingleDevice(at::Device device)
+    {
+        gpu_.join("motet:init_process_group", device, timeout_);
     }
 
     void setSequenceNumberForGroup() override
@@ -114,11 +126,14 @@ class MotetBackend : public c10d::Backend, private Calls
     {
         coalescing_ = true;
         coalesced_.clear();
+        batch_.clear();
     }
 
     c10::intrusive_ptr<Work> endCoalescing() override
     {
         coalescing_ = false;
+        if (!batch_.empty())
+            coalesced_.push_back(launch_batch(std::exchange(batch_, {})));
         return c10::make_intrusive<AllOf>(rank_, std::exchange(coalesced_, {}));
     }
 
@@ -147,20 +162,20 @@ class MotetBackend : public c10d::Backend, private Calls
 
         check_root(root, size_, "reduce");
         check_op(tensor, options.reduceOp);
-        return start(OpType::REDUCE, "motet:reduce", tensors, options,
-                [this, tensor, op = options.reduceOp, root](ncclComm_t comm) {
+        return start(OpType::REDUCE, "motet:reduce", tensors, {}, options,
+                [this, tensor, op = options.reduceOp, root](const On &on) {
                     if (is_bitwise(op)) {
-                        const at::Tensor result = bitwise(comm, tensor, op);
+                        const at::Tensor result = bitwise(on, tensor, op);
 
                         if (root == rank_)
                             tensor.view({ -1 }).copy_(result);
                         return;
                     }
-                    const Op made(*this, comm, tensor, op);
+                    const Op made(*this, on, tensor, op);
 
                     check(ncclReduce(tensor.const_data_ptr(), tensor.mutable_data_ptr(),
-                                  tensor.numel(), made.type, made.op, root, comm,
-                                  nullptr),
+                                  tensor.numel(), made.type, made.op, root, on.comm,
+                                  on.stream),
                             "reduce");
                 });
     }
@@ -183,11 +198,11 @@ class MotetBackend : public c10d::Backend, private Calls
             return reduce_scatter_one(output, whole ? *whole : at::Tensor(), inputs[0],
                     options);
         }
-        return start(OpType::REDUCE_SCATTER, "motet:reduce_scatter", outputs, options,
-                [this, output, list = inputs[0], op = options.reduceOp](
-                        ncclComm_t comm) {
+        return start(OpType::REDUCE_SCATTER, "motet:reduce_scatter", outputs, inputs[0],
+                options,
+                [this, output, list = inputs[0], op = options.reduceOp](const On &on) {
                     for (int root = 0; root < size_; root++)
-                        reduce_to(comm, list[root], root == rank_ ? output : list[root],
+                        reduce_to(on, list[root], root == rank_ ? output : list[root],
                                 op, root);
                 });
     }
@@ -221,9 +236,9 @@ class MotetBackend : public c10d::Backend, private Calls
         const int root = static_cast<int>(options.rootRank);
 
         check_root(root, size_, "broadcast");
-        return start(OpType::BROADCAST, "motet:broadcast", tensors, options,
+        return start(OpType::BROADCAST, "motet:broadcast", tensors, {}, options,
                 [this, tensor, root](
-                        ncclComm_t comm) { broadcast_from(comm, tensor, root); });
+                        const On &on) { broadcast_from(on, tensor, root); });
     }
 
     c10::intrusive_ptr<Work> allgather(std::vector<Tensors> &outputs, Tensors &inputs,
@@ -237,20 +252,20 @@ class MotetBackend : public c10d::Backend, private Calls
         TORCH_CHECK_VALUE(outputs[0][rank_].numel() == input.numel(),
                 "motet: all_gather: the input has ", input.numel(),
                 " elements, this rank's output ", outputs[0][rank_].numel());
-        return start(OpType::ALLGATHER, "motet:all_gather", outputs[0], options,
-                [this, input, list = outputs[0]](ncclComm_t comm) {
+        return start(OpType::ALLGATHER, "motet:all_gather", outputs[0], inputs, options,
+                [this, input, list = outputs[0]](const On &on) {
                     if (all_alike(list, input)) {
                         const auto whole = as_one(list);
                         const at::Tensor flat = whole ? *whole : flat_like(list);
 
-                        gather_all(comm, input, flat);
+                        gather_all(on, input, flat);
                         if (!whole)
                             split_into(flat, list);
                         return;
                     }
                     list[rank_].view({ -1 }).copy_(input.view({ -1 }));
                     for (int root = 0; root < size_; root++)
-                        broadcast_from(comm, list[root], root);
+                        broadcast_from(on, list[root], root);
                 });
     }
 
@@ -263,9 +278,8 @@ class MotetBackend : public c10d::Backend, private Calls
                 " elements and an output of ", output.numel(), ", need ", size_,
                 " times as many");
         return start(OpType::_ALLGATHER_BASE, "motet:all_gather_into_tensor",
-                { output }, options, [this, input, output](ncclComm_t comm) {
-                    gather_all(comm, input, output);
-                });
+                { output }, { input }, options,
+                [this, input, output](const On &on) { gather_all(on, input, output); });
     }
 
     c10::intrusive_ptr<Work> allgather_coalesced(std::vector<Tensors> &outputs,
@@ -320,16 +334,16 @@ class MotetBackend : public c10d::Backend, private Calls
             TORCH_CHECK_VALUE(outputs.empty() || outputs[0].empty(),
                     "motet: gather: only rank ", root, " has outputs");
         }
-        return start(OpType::GATHER, "motet:gather", list, options,
-                [this, input, list, root](ncclComm_t comm) {
+        return start(OpType::GATHER, "motet:gather", list, inputs, options,
+                [this, input, list, root](const On &on) {
                     if (root == rank_)
                         list[rank_].view({ -1 }).copy_(input.view({ -1 }));
                     grouped("gather", [&] {
                         for (int r = 0; r < size_; r++)
                             if (root == rank_ && r != rank_)
-                                receive(comm, list[r], r);
+                                receive(on, list[r], r);
                         if (root != rank_)
-                            send_to(comm, input, root);
+                            send_to(on, input, root);
                     });
                 });
     }
@@ -354,16 +368,16 @@ class MotetBackend : public c10d::Backend, private Calls
             TORCH_CHECK_VALUE(inputs.empty() || inputs[0].empty(),
                     "motet: scatter: only rank ", root, " has inputs");
         }
-        return start(OpType::SCATTER, "motet:scatter", outputs, options,
-                [this, output, list, root](ncclComm_t comm) {
+        return start(OpType::SCATTER, "motet:scatter", outputs, list, options,
+                [this, output, list, root](const On &on) {
                     if (root == rank_)
                         output.view({ -1 }).copy_(list[rank_].view({ -1 }));
                     grouped("scatter", [&] {
                         for (int r = 0; r < size_; r++)
                             if (root == rank_ && r != rank_)
-                                send_to(comm, list[r], r);
+                                send_to(on, list[r], r);
                         if (root != rank_)
-                            receive(comm, output, root);
+                            receive(on, output, root);
                     });
                 });
     }
@@ -376,14 +390,14 @@ class MotetBackend : public c10d::Backend, private Calls
         TORCH_CHECK_VALUE(inputs[rank_].numel() == outputs[rank_].numel(),
                 "motet: all_to_all: this rank sends itself ", inputs[rank_].numel(),
                 " elements and receives ", outputs[rank_].numel());
-        return start(OpType::ALLTOALL, "motet:all_to_all", outputs, options,
-                [this, outputs, inputs](ncclComm_t comm) {
+        return start(OpType::ALLTOALL, "motet:all_to_all", outputs, inputs, options,
+                [this, outputs, inputs](const On &on) {
                     outputs[rank_].view({ -1 }).copy_(inputs[rank_].view({ -1 }));
                     grouped("all_to_all", [&] {
                         for (int r = 0; r < size_; r++)
                             if (r != rank_) {
-                                send_to(comm, inputs[r], r);
-                                receive(comm, outputs[r], r);
+                                send_to(on, inputs[r], r);
+                                receive(on, outputs[r], r);
                             }
                     });
                 });
@@ -395,69 +409,38 @@ class MotetBackend : public c10d::Backend, private Calls
     {
         check_pair(input, output, "all_to_all_single");
         return start(OpType::ALLTOALL_BASE, "motet:all_to_all_single", { output },
-                options,
+                { input }, options,
                 [this, output, input, to = Parts(input, input_splits, size_, "input"),
                         from = Parts(output, output_splits, size_, "output")](
-                        ncclComm_t comm) {
+                        const On &on) {
                     check(ncclAlltoAllv(input.const_data_ptr(), to.counts.data(),
                                   to.offsets.data(), output.mutable_data_ptr(),
                                   from.counts.data(), from.offsets.data(), to.type,
-                                  comm, nullptr),
+                                  on.comm, on.stream),
                             "all_to_all_single");
                 });
     }
 
+    // Also for what was launched on a GPU until now.
     c10::intrusive_ptr<Work> barrier(const c10d::BarrierOptions &options = {}) override
     {
-        return start(OpType::BARRIER, "motet:barrier", {}, options,
-                [this](ncclComm_t comm) {
+        const auto launched = gpu_.launched();
+
+        return start(OpType::BARRIER, "motet:barrier", {}, {}, options,
+                [this, launched](const On &on) {
+                    gpu_.finish(launched, "barrier");
                     int8_t word = 0;
 
-                    check(ncclAllReduce(&word, &word, 1, ncclInt8, ncclMax, comm,
-                                  nullptr),
+                    check(ncclAllReduce(&word, &word, 1, ncclInt8, ncclMax, on.comm,
+                                  on.stream),
                             "barrier");
                 });
     }
 
-    // By the store, so that who is absent is known by name. Rank 0 tells the others.
     void monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all) override
     {
-        const Ms timeout = options.timeout > Ms(0) ? options.timeout : timeout_;
-        const std::string base = c10::str("monitored/", monitored_++, "/");
-        const auto end = std::chrono::steady_clock::now() + timeout;
-        std::string absent;
-
-        if (rank_ != 0) {
-            store_->set(base + std::to_string(rank_), std::vector<uint8_t>{ 1 });
-            const auto said = fetch(*store_, base + "said", timeout, never);
-
-            TORCH_CHECK(!said.empty(), place_.text(),
-                    ", monitored_barrier: rank 0 did not ", "pass it within ",
-                    timeout.count(), " ms");
-            TORCH_CHECK(said.size() == 1, std::string(said.begin() + 1, said.end()));
-            return;
-        }
-        for (int r = 1; r < size_; r++) {
-            const auto left = std::chrono::duration_cast<Ms>(
-                    end - std::chrono::steady_clock::now());
-
-            if (!fetch(*store_, base + std::to_string(r), std::max(left, Ms(0)), never)
-                            .empty())
-                continue;
-            absent += (absent.empty() ? "" : ", ") + std::to_string(r);
-            if (!wait_all)
-                break;
-        }
-        const std::string sentence = absent.empty()
-                ? ""
-                : c10::str("motet: rank ", absent,
-                          " failed to pass monitored_barrier within ", timeout.count(),
-                          " ms");
-        std::vector<uint8_t> said = { 1 };
-
-        said.insert(said.end(), sentence.begin(), sentence.end());
-        store_->set(base + "said", said);
-        TORCH_CHECK(sentence.empty(), sentence);
+        monitored_barrier(place_, *store_, c10::str("monitored/", monitored_++, "/"),
+                options.timeout > Ms(0) ? options.timeout : timeout_, wait_all);
     }
 
     // ---- messages
@@ -467,8 +450,10 @@ class MotetBackend : public c10d::Backend, private Calls
         const at::Tensor tensor = the_one(tensors, "send");
 
         check_peer(to, "send");
+        if (!tensor.is_cpu())
+            return move_on_device({ tensor, to, true }, OpType::SEND, "motet:send");
         auto &lane = lanes_[to];
-        const auto work = make(OpType::SEND, "motet:send", {}, timeout_);
+        const auto work = make(OpType::SEND, "motet:send", {}, timeout_, tensors);
 
         if (!lane)
             lane = std::make_unique<SendLane>(place_, store_, to);
@@ -479,11 +464,17 @@ class MotetBackend : public c10d::Backend, private Calls
     c10::intrusive_ptr<Work> recv(Tensors &tensors, int from, int tag) override
     {
         check_peer(from, "recv");
+        if (!the_one(tensors, "recv").is_cpu())
+            return move_on_device({ tensors[0], from, false }, OpType::RECV,
+                    "motet:recv");
         return receive_into(tensors, from, tag, OpType::RECV, "motet:recv");
     }
 
     c10::intrusive_ptr<Work> recvAnysource(Tensors &tensors, int tag) override
     {
+        TORCH_CHECK_NOT_IMPLEMENTED(the_one(tensors, "recv").is_cpu(),
+                "motet: recv from any source takes tensors on cpu: on a GPU, name the "
+                "source");
         return receive_into(tensors, Mailbox::any, tag, OpType::RECVANYSOURCE,
                 "motet:recv_any_source");
     }
@@ -491,42 +482,51 @@ class MotetBackend : public c10d::Backend, private Calls
   private:
     // ---- starting
 
-    WorkPtr make(OpType op, const char *title, Tensors outputs, Ms limit)
+    WorkPtr make(OpType op, const char *title, Tensors outputs, Ms limit,
+            const Tensors &inputs)
     {
         return c10::make_intrusive<MotetWork>(rank_, op, title, std::move(outputs),
-                limit);
+                limit, inputs);
     }
 
-    c10::intrusive_ptr<Work> remember(const WorkPtr &work)
+    c10::intrusive_ptr<Work> remember(const c10::intrusive_ptr<Work> &work)
     {
         if (coalescing_)
             coalesced_.push_back(work);
         return work;
     }
 
-    // `body` gets the communicator, in the group's order.
+    // `body` calls the library, in the group's order: for tensors on GPUs at once, in a
+    // stream.
     template <typename Options, typename Body>
     c10::intrusive_ptr<Work> start(OpType op, const char *title, Tensors outputs,
-            const Options &options, Body body)
+            const Tensors &inputs, const Options &options, Body body)
     {
         const Ms timeout = options.timeout > Ms(0) ? options.timeout : timeout_;
-        const WorkPtr work = make(op, title, std::move(outputs), Ms(0));
+        const bool later = goes_on(options, 0);
+        Tensors used = outputs;
 
         sequence_++;
+        used.insert(used.end(), inputs.begin(), inputs.end());
+        if (first_on_device(used) != nullptr)
+            return remember(gpu_.launch(op, title, std::move(outputs), used, timeout,
+                    later, body));
+        const WorkPtr work =
+                make(op, title, outputs, Ms(0), inputs.empty() ? outputs : inputs);
+
         queue_.run(
                 [this, timeout, title, work, body = std::move(body)] {
                     try {
-                        ncclComm_t comm =
-                                comm_.get(title + sizeof("motet:") - 1, timeout);
+                        ncclComm_t comm = comm_.get(word_of(title), timeout);
 
                         comm_.limit(timeout);
-                        body(comm);
+                        body(On{ comm, nullptr });
                         work->end(nullptr);
                     } catch (...) {
                         work->end(std::current_exception());
                     }
                 },
-                !goes_on(options, 0) && !coalescing_);
+                !later && !coalescing_);
         return remember(work);
     }
 
@@ -547,13 +547,56 @@ class MotetBackend : public c10d::Backend, private Calls
             OpType op, const char *title)
     {
         const at::Tensor tensor = the_one(tensors, "recv");
-        const WorkPtr work = make(op, title, tensors, timeout_);
+        const WorkPtr work = make(op, title, tensors, timeout_, tensors);
 
         work->when_late([this, late = work.get()] {
             mailbox_.forget(WorkPtr::reclaim_copy(late));
         });
         mailbox_.post(from, tag, tensor, work);
         return remember(work);
+    }
+
+    // ---- messages on GPUs. Those of a batch are launched as one, by all ranks.
+
+    struct Message {
+        at::Tensor tensor;
+        int peer;
+        bool is_sent;
+    };
+
+    void move(const On &on, const Message &m, int peer)
+    {
+        if (m.is_sent)
+            send_to(on, m.tensor, peer);
+        else
+            receive(on, m.tensor, peer);
+    }
+
+    c10::intrusive_ptr<Work> move_on_device(const Message &m, OpType op,
+            const char *title)
+    {
+        if (coalescing_) {
+            batch_.push_back(m);
+            return nullptr;
+        }
+        return gpu_lanes_.launch(m.is_sent ? rank_ : m.peer, m.is_sent ? m.peer : rank_,
+                op, title, { m.tensor }, timeout_,
+                [this, m](const On &on) { move(on, m, m.is_sent ? 1 : 0); });
+    }
+
+    c10::intrusive_ptr<Work> launch_batch(const std::vector<Message> &batch)
+    {
+        Tensors tensors;
+
+        for (const Message &m : batch)
+            tensors.push_back(m.tensor);
+        return gpu_.launch(OpType::COALESCED, "motet:batch_isend_irecv", tensors,
+                tensors, timeout_, true, [&](const On &on) {
+                    grouped("batch_isend_irecv", [&] {
+                        for (const Message &m : batch)
+                            move(on, m, m.peer);
+                    });
+                });
     }
 
     // ---- checks
@@ -570,9 +613,7 @@ class MotetBackend : public c10d::Backend, private Calls
     {
         check_tensor(input, what);
         check_tensor(output, what);
-        TORCH_CHECK_TYPE(input.scalar_type() == output.scalar_type(), "motet: ", what,
-                ": an input of ", input.scalar_type(), " and an output of ",
-                output.scalar_type());
+        check_alike(input, output, what);
     }
 
     c10::intrusive_ptr<Work> all_reduce_each(Tensors &tensors,
@@ -584,10 +625,10 @@ class MotetBackend : public c10d::Backend, private Calls
             reals.push_back(real(t, options.reduceOp));
             check_op(reals.back(), options.reduceOp);
         }
-        return start(type, title, tensors, options,
-                [this, reals, wanted = options.reduceOp](ncclComm_t comm) {
+        return start(type, title, tensors, {}, options,
+                [this, reals, wanted = options.reduceOp](const On &on) {
                     for (const at::Tensor &t : reals)
-                        all_reduce_one(comm, t, wanted);
+                        all_reduce_one(on, t, wanted);
                 });
     }
 
@@ -598,25 +639,29 @@ class MotetBackend : public c10d::Backend, private Calls
     {
         const at::Tensor to = real(output, options.reduceOp);
 
+        Tensors used = list;
+
         check_op(to, options.reduceOp);
+        if (input.defined())
+            used.push_back(input);
         return start(OpType::_REDUCE_SCATTER_BASE, "motet:reduce_scatter", { output },
-                options,
-                [this, to, input, list, wanted = options.reduceOp](ncclComm_t comm) {
+                used, options,
+                [this, to, input, list, wanted = options.reduceOp](const On &on) {
                     at::Tensor from = input.defined() ? input : flat_like(list);
 
                     if (!input.defined())
                         join_from(list, from);
                     from = real(from, wanted);
                     if (is_bitwise(wanted)) {
-                        to.view({ -1 }).copy_(bitwise(comm, from, wanted)
+                        to.view({ -1 }).copy_(bitwise(on, from, wanted)
                                         .narrow(0, rank_ * to.numel(), to.numel()));
                         return;
                     }
-                    const Op op(*this, comm, to, wanted);
+                    const Op op(*this, on, to, wanted);
 
                     check(ncclReduceScatter(from.const_data_ptr(),
                                   to.mutable_data_ptr(), to.numel(), op.type, op.op,
-                                  comm, nullptr),
+                                  on.comm, on.stream),
                             "reduce_scatter");
                 });
     }
@@ -626,9 +671,12 @@ class MotetBackend : public c10d::Backend, private Calls
     uint64_t sequence_ = 0, monitored_ = 0;
     bool coalescing_ = false;
     std::vector<c10::intrusive_ptr<Work>> coalesced_;
+    std::vector<Message> batch_;
     Comm comm_;
     Mailbox mailbox_;
     std::map<int, std::unique_ptr<SendLane>> lanes_;
+    Link gpu_;
+    Lanes gpu_lanes_;
     Queue queue_; // last: its jobs use the others
 };
 

@@ -47,9 +47,9 @@ class Calls
 
     // The library's operator, for as long as this lives.
     struct Op {
-        Op(const Calls &calls, ncclComm_t comm, const at::Tensor &tensor,
+        Op(const Calls &calls, const On &on, const at::Tensor &tensor,
                 const c10d::ReduceOp &wanted)
-            : comm(comm)
+            : comm(on.comm)
         {
             if (wanted != c10d::ReduceOp::PREMUL_SUM) {
                 const Reduced r = reduced(tensor, wanted);
@@ -64,12 +64,14 @@ class Calls
             TORCH_CHECK_VALUE(s != nullptr,
                     "motet: a premultiplied sum without its factor");
             const at::Tensor factor = s->tensor_factor.defined()
-                    ? s->tensor_factor.to(tensor.scalar_type()).contiguous()
-                    : at::scalar_tensor(s->double_factor, tensor.options());
+                    ? s->tensor_factor.to(tensor.options(), false, true).contiguous()
+                    : at::scalar_tensor(s->double_factor, tensor.scalar_type());
 
             type = reduced(tensor, c10d::ReduceOp::SUM).type;
             calls.check(ncclRedOpCreatePreMulSum(&op, factor.mutable_data_ptr(), type,
-                                ncclScalarHostImmediate, comm),
+                                factor.is_cpu() ? ncclScalarHostImmediate
+                                                : ncclScalarDevice,
+                                comm),
                     "ncclRedOpCreatePreMulSum");
             made = true;
         }
@@ -134,48 +136,48 @@ class Calls
         check(ncclGroupEnd(), what);
     }
 
-    void send_to(ncclComm_t comm, const at::Tensor &t, int to)
+    void send_to(const On &on, const at::Tensor &t, int to)
     {
         const Moved m(t);
 
-        check(ncclSend(t.const_data_ptr(), m.count, m.type, to, comm, nullptr), "send");
+        check(ncclSend(t.const_data_ptr(), m.count, m.type, to, on.comm, on.stream),
+                "send");
     }
 
-    void receive(ncclComm_t comm, const at::Tensor &t, int from)
+    void receive(const On &on, const at::Tensor &t, int from)
     {
         const Moved m(t);
 
-        check(ncclRecv(t.mutable_data_ptr(), m.count, m.type, from, comm, nullptr),
+        check(ncclRecv(t.mutable_data_ptr(), m.count, m.type, from, on.comm, on.stream),
                 "recv");
     }
 
-    void broadcast_from(ncclComm_t comm, const at::Tensor &t, int root)
+    void broadcast_from(const On &on, const at::Tensor &t, int root)
     {
         const Moved m(t);
 
         check(ncclBroadcast(t.const_data_ptr(), t.mutable_data_ptr(), m.count, m.type,
-                      root, comm, nullptr),
+                      root, on.comm, on.stream),
                 "broadcast");
     }
 
-    void gather_all(ncclComm_t comm, const at::Tensor &input, const at::Tensor &output)
+    void gather_all(const On &on, const at::Tensor &input, const at::Tensor &output)
     {
         const Moved m(input);
 
         check(ncclAllGather(input.const_data_ptr(), output.mutable_data_ptr(), m.count,
-                      m.type, comm, nullptr),
+                      m.type, on.comm, on.stream),
                 "all_gather");
     }
 
     // Bits of all ranks' elements, folded here: the library has no such operators.
-    at::Tensor bitwise(ncclComm_t comm, const at::Tensor &input,
-            const c10d::ReduceOp &op)
+    at::Tensor bitwise(const On &on, const at::Tensor &input, const c10d::ReduceOp &op)
     {
         const at::Tensor all =
                 at::empty({ place_.size, input.numel() }, input.options());
         at::Tensor result;
 
-        gather_all(comm, input, all);
+        gather_all(on, input, all);
         result = all[0];
         for (int r = 1; r < place_.size; r++)
             switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
@@ -186,27 +188,26 @@ class Calls
         return result;
     }
 
-    void reduce_to(ncclComm_t comm, const at::Tensor &input, const at::Tensor &output,
+    void reduce_to(const On &on, const at::Tensor &input, const at::Tensor &output,
             const c10d::ReduceOp &wanted, int root)
     {
-        const Op op(*this, comm, input, wanted);
+        const Op op(*this, on, input, wanted);
 
         check(ncclReduce(input.const_data_ptr(), output.mutable_data_ptr(),
-                      input.numel(), op.type, op.op, root, comm, nullptr),
+                      input.numel(), op.type, op.op, root, on.comm, on.stream),
                 "reduce_scatter");
     }
 
-    void all_reduce_one(ncclComm_t comm, const at::Tensor &t,
-            const c10d::ReduceOp &wanted)
+    void all_reduce_one(const On &on, const at::Tensor &t, const c10d::ReduceOp &wanted)
     {
         if (is_bitwise(wanted)) {
-            t.view({ -1 }).copy_(bitwise(comm, t, wanted));
+            t.view({ -1 }).copy_(bitwise(on, t, wanted));
             return;
         }
-        const Op op(*this, comm, t, wanted);
+        const Op op(*this, on, t, wanted);
 
         check(ncclAllReduce(t.const_data_ptr(), t.mutable_data_ptr(), t.numel(),
-                      op.type, op.op, comm, nullptr),
+                      op.type, op.op, on.comm, on.stream),
                 "all_reduce");
     }
 

@@ -16,6 +16,9 @@
 namespace motet
 {
 
+// Both ends of a lane come at once when they have heard of each other.
+constexpr Ms kLaneJoin{ 30000 };
+
 // An entry of the store, or nothing if it is not there in time, or `stop` says so. Never
 // waits inside the store: a client of it is locked then, also for those whom it waits for.
 inline std::vector<uint8_t> fetch(c10d::Store &store, const std::string &key,
@@ -98,15 +101,21 @@ inline unsigned whole_seconds(Ms time)
     return static_cast<unsigned>(time <= Ms(0) ? 0 : (time.count() + 999) / 1000);
 }
 
+// Where a call of the library runs.
+struct On {
+    ncclComm_t comm;
+    cudaStream_t stream; // null for CPU ranks
+};
+
 // A communicator that is made when it is first needed, by the ranks that need it.
 class Comm
 {
   public:
     // Of `ranks` of the group, in their order.
     Comm(Place place, c10::intrusive_ptr<c10d::Store> store, std::string key,
-            std::vector<int> ranks)
+            std::vector<int> ranks, motet_device device = MOTET_DEVICE_CPU)
         : place_(place), store_(std::move(store)), key_(std::move(key)),
-          ranks_(std::move(ranks)),
+          device_(device), ranks_(std::move(ranks)),
           rank_(static_cast<int>(
                   std::find(ranks_.begin(), ranks_.end(), place.rank) - ranks_.begin()))
     {
@@ -134,7 +143,7 @@ class Comm
         const ncclUniqueId met = id(what, timeout);
 
         check(motet_comm_init_rank(&made, static_cast<int>(ranks_.size()), met, rank_,
-                      MOTET_DEVICE_CPU, nullptr, whole_seconds(timeout)),
+                      device_, nullptr, whole_seconds(timeout)),
                 what);
         std::lock_guard<std::mutex> lock(mutex_);
 
@@ -145,6 +154,28 @@ class Comm
             TORCH_CHECK(false, place_.text(), ", ", what, ": the group was aborted");
         }
         return comm_;
+    }
+
+    // The sentence of what it failed of, by itself or in a call; empty if all is well.
+    std::string failure()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ncclResult_t result = ncclSuccess;
+
+        if (comm_ == nullptr)
+            return aborted_ ? "the group was aborted" : "";
+        (void)ncclCommGetAsyncError(comm_, &result);
+        return result == ncclSuccess || result == ncclInProgress
+                ? ""
+                : renumbered(ncclGetLastError(comm_), ranks_);
+    }
+
+    void check_health(const char *what)
+    {
+        const std::string sentence = failure();
+
+        if (!sentence.empty())
+            throw MOTET_ERROR(c10::str(place_.text(), ", ", what, ": ", sentence));
     }
 
     // How long the next call waits for its peers.
@@ -215,6 +246,7 @@ class Comm
     const Place place_;
     const c10::intrusive_ptr<c10d::Store> store_;
     const std::string key_;
+    const motet_device device_;
     const std::vector<int> ranks_;
     const int rank_;
     std::mutex mutex_;
@@ -222,5 +254,46 @@ class Comm
     bool aborted_ = false;
     unsigned seconds_ = ~0u;
 };
+
+// By the store, so that who is absent is known by name. Rank 0 tells the others. `key`: of
+// this barrier alone.
+inline void monitored_barrier(const Place &place, c10d::Store &store,
+        const std::string &key, Ms timeout, bool wait_all)
+{
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    std::string absent;
+
+    if (place.rank != 0) {
+        store.set(key + std::to_string(place.rank), std::vector<uint8_t>{ 1 });
+        const auto said = fetch(store, key + "said", timeout, never);
+
+        TORCH_CHECK(!said.empty(), place.text(),
+                ", monitored_barrier: rank 0 did not pass it within ", timeout.count(),
+                " ms");
+        TORCH_CHECK(said.size() == 1, std::string(said.begin() + 1, said.end()));
+        return;
+    }
+    for (int r = 1; r < place.size; r++) {
+        const auto left =
+                std::chrono::duration_cast<Ms>(end - std::chrono::steady_clock::now());
+
+        if (!fetch(store, key + std::to_string(r), std::max(left, Ms(0)), never)
+                        .empty())
+            continue;
+        absent += (absent.empty() ? "" : ", ") + std::to_string(r);
+        if (!wait_all)
+            break;
+    }
+    const std::string sentence = absent.empty()
+            ? ""
+            : c10::str("motet: rank ", absent,
+                      " failed to pass monitored_barrier within ", timeout.count(),
+                      " ms");
+    std::vector<uint8_t> said = { 1 };
+
+    said.insert(said.end(), sentence.begin(), sentence.end());
+    store.set(key + "said", said);
+    TORCH_CHECK(sentence.empty(), sentence);
+}
 
 } // namespace motet

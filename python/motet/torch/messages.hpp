@@ -27,9 +27,6 @@ inline std::string lane_key(int from, int to, const char *what)
     return c10::str("lane/", from, "/", to, "/", what);
 }
 
-// Both ends of a lane come at once when they have heard of each other.
-constexpr Ms kLaneJoin{ 30000 };
-
 // Messages to one rank.
 class SendLane
 {

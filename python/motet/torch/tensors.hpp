@@ -113,19 +113,26 @@ inline void check_tensor(const at::Tensor &t, const char *what)
 {
     TORCH_CHECK_TYPE(t.layout() == at::kStrided, "motet: ", what,
             " takes dense tensors, not one of layout ", t.layout());
-    TORCH_CHECK_TYPE(t.device().is_cpu(), "motet: ", what, ": a tensor on ", t.device(),
-            ", and this build of motet.torch is for tensors on cpu");
+    TORCH_CHECK_TYPE(t.is_cpu() || t.is_cuda(), "motet: ", what, ": a tensor on ",
+            t.device(), ", and motet.torch takes those on cpu and cuda");
     TORCH_CHECK_VALUE(t.is_contiguous(), "motet: ", what,
             " takes contiguous tensors, not one of sizes ", t.sizes(), " and strides ",
             t.strides());
+}
+
+inline void check_alike(const at::Tensor &a, const at::Tensor &b, const char *what)
+{
+    TORCH_CHECK_TYPE(a.scalar_type() == b.scalar_type(), "motet: ", what,
+            ": tensors of ", a.scalar_type(), " and ", b.scalar_type());
+    TORCH_CHECK_VALUE(a.device() == b.device(), "motet: ", what, ": tensors on ",
+            a.device(), " and ", b.device());
 }
 
 inline void check_all(const Tensors &tensors, const char *what)
 {
     for (const at::Tensor &t : tensors) {
         check_tensor(t, what);
-        TORCH_CHECK_TYPE(t.scalar_type() == tensors[0].scalar_type(), "motet: ", what,
-                ": tensors of ", tensors[0].scalar_type(), " and ", t.scalar_type());
+        check_alike(tensors[0], t, what);
     }
 }
 
@@ -143,8 +150,7 @@ inline void check_list(const Tensors &list, int size, const at::Tensor &like,
     TORCH_CHECK_VALUE(static_cast<int>(list.size()) == size, "motet: ", what,
             ": a list of ", list.size(), " tensors for ", size, " ranks");
     check_all(list, what);
-    TORCH_CHECK_TYPE(list[0].scalar_type() == like.scalar_type(), "motet: ", what,
-            ": tensors of ", list[0].scalar_type(), " and ", like.scalar_type());
+    check_alike(list[0], like, what);
 }
 
 inline void check_root(int64_t root, int size, const char *what)

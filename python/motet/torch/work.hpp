@@ -19,12 +19,20 @@ namespace motet
 using c10d::OpType;
 using c10d::Work;
 
+// What a title says of the call: titles name the backend first.
+inline const char *word_of(const char *title)
+{
+    return title + sizeof("motet:") - 1;
+}
+
 class MotetWork : public Work
 {
   public:
-    // `limit`: how long wait() waits where it is told nothing else.
-    MotetWork(int rank, OpType op, const char *title, Tensors outputs, Ms limit)
-        : Work(rank, op, title), title_(title), outputs_(std::move(outputs)),
+    // `limit`: how long wait() waits where it is told nothing else. `inputs`: what a profiler
+    // shows.
+    MotetWork(int rank, OpType op, const char *title, Tensors outputs, Ms limit,
+            const Tensors &inputs)
+        : Work(rank, op, title, inputs), title_(title), outputs_(std::move(outputs)),
           limit_(limit)
     {
     }
@@ -65,7 +73,7 @@ class MotetWork : public Work
             lock.unlock();
             if (late_)
                 late_();
-            throw MOTET_ERROR(c10::str("motet: rank ", rank_, ": ", title_,
+            throw MOTET_ERROR(c10::str("motet: rank ", rank_, ": ", word_of(title_),
                     " did not end within ", timeout.count(), " ms"));
         }
         if (exception_)
@@ -187,18 +195,20 @@ class Queue
         close();
     }
 
-    // With `here`, in this thread if nothing else is under way: it has run on return.
+    // With `here`, in this thread if nothing else is under way: it has run on return. So has
+    // what a job itself starts, as the callback of a future does that it completes.
     void run(Job job, bool here)
     {
         at::NoGradGuard no_grad; // outputs may be leaves that want gradients
         std::unique_lock<std::mutex> lock(mutex_);
 
-        if (here && jobs_.empty() && !busy_) {
-            busy_ = true;
+        if (busy_ && runs_in_ == std::this_thread::get_id()) {
             lock.unlock();
             job();
-            lock.lock();
-            busy_ = false;
+            return;
+        }
+        if (here && jobs_.empty() && !busy_) {
+            run_now(job, lock);
             if (!jobs_.empty())
                 changed_.notify_all();
             return;
@@ -240,19 +250,26 @@ class Queue
                 return;
             job = std::move(jobs_.front());
             jobs_.pop_front();
-            busy_ = true;
-            lock.unlock();
-            job();
-            job = nullptr;
-            lock.lock();
-            busy_ = false;
+            run_now(job, lock);
         }
+    }
+
+    void run_now(Job &job, std::unique_lock<std::mutex> &lock)
+    {
+        busy_ = true;
+        runs_in_ = std::this_thread::get_id();
+        lock.unlock();
+        job();
+        job = nullptr;
+        lock.lock();
+        busy_ = false;
     }
 
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<Job> jobs_;
     bool busy_ = false, closed_ = false;
+    std::thread::id runs_in_; // while it is busy
     std::thread thread_;
 };
 
