@@ -10,7 +10,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib-python.sh
 . scripts/lib-python.sh
 
-readonly stages='lint wheel fuzz aarch64 asan tsan plain'
+readonly stages='lint fuzz aarch64 asan wheel tsan plain'
 
 stage_lint() {
     build_preset dev
@@ -47,7 +47,8 @@ stage_aarch64() {
     run_tests build/aarch64 -L unit -E "$not_emulated"
 }
 
-# What `pip install` gives, in an environment of its own, and the Python in it without PyTorch.
+# What `pip install` gives, in an environment of its own, and the Python in it without PyTorch;
+# that with the library of the stage before, too.
 stage_wheel() {
     python_ready || {
         skipped+=("wheel: no python3 of 3.9 or later that can make a virtual environment")
@@ -58,9 +59,10 @@ stage_wheel() {
     python_tests build/wheel wheel
 }
 
+# Without the two scripts that mostly wait for deadlines, which are long here.
 stage_asan() {
     build_preset asan
-    run_tests build/asan -LE 'long|lint'
+    run_tests build/asan -LE 'long|lint|waits'
     count_cases asan
 }
 

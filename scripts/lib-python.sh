@@ -48,9 +48,15 @@ install_wheel() {
     printf '%s\n' "$words" >"$1/.wheel"
 }
 
-# python_tests FOLDER LABEL: those of python/tests with LABEL, by FOLDER/venv's python.
+# python_tests FOLDER LABEL: those of python/tests with LABEL, by FOLDER/venv's python; the
+# package with AddressSanitizer, too, where the stage asan has built a library.
 python_tests() {
+    local library=$PWD/build/asan/src/exports/libmotet.so.0 runtime
+
+    runtime=$(cc -print-file-name=libasan.so)
+    [ -e "$library" ] && [ -e "$runtime" ] || library=''
     cmake -S python/tests -B "$1/tests" -DMOTET_PYTHON="$PWD/$1/venv/bin/python" \
-        -DMOTET_WHEELS="$PWD/build/wheel/out" >/dev/null
+        -DMOTET_WHEELS="$PWD/build/wheel/out" -DMOTET_ASAN_LIBRARY="$library" \
+        -DMOTET_ASAN_RUNTIME="$runtime" >/dev/null
     run_tests "$1/tests" -L "$2"
 }

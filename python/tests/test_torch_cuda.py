@@ -165,6 +165,20 @@ def destroyed_with_work(rank, size):
     assert holds(t, size * (size - 1) / 2)
 
 
+def bound_to_a_device(rank, size):
+    """init_process_group(device_id=...) makes the communicator, and groups are made beside."""
+    device = mine(rank)
+    dist.destroy_process_group()
+    store = dist.FileStore(os.path.abspath("bound"), size)
+    dist.init_process_group("motet", store=store, rank=rank, world_size=size, device_id=device)
+    alone = [dist.new_group([r]) for r in range(size)][rank]
+    whole = dist.split_group(split_ranks=[list(range(size))])
+    for group, wanted in ((alone, 1), (whole, size), (None, size)):
+        t = filled(5, 1, device)
+        dist.all_reduce(t, group=group)
+        assert holds(t, wanted)
+
+
 def groups_of_both_kinds(rank, size):
     device = mine(rank)
     group = dist.new_group(list(range(size)), backend="cpu:gloo,cuda:motet")
@@ -259,6 +273,7 @@ ROWS = {
         messages,
         messages_beside_collectives,
         barriers,
+        bound_to_a_device,
         groups_of_both_kinds,
         mistakes,
         patience_of_wait,

@@ -154,6 +154,9 @@ def groups(rank, size):
     dist.all_reduce(t, group=mesh.get_group("a"))
     assert t.item() == 2 * (rank % 2) + 2
     dist.group.WORLD.monitored_barrier(10 * SECONDS)
+    t = torch.full((3,), float(rank + 1))
+    dist.all_reduce_coalesced([t, t])  # the same memory is reduced once
+    assert t.tolist() == [size * (size + 1) / 2] * 3
 
 
 def operators(rank, size):
@@ -214,6 +217,7 @@ def absent_from_the_barrier(rank, size):
         return
     group = dist.group.WORLD
     raises(RuntimeError, "rank 1", lambda: group.monitored_barrier(SECONDS))
+    raises(RuntimeError, "within 0 ms", lambda: group.monitored_barrier(0 * SECONDS))
 
 
 def leaves_work_behind(rank, size):

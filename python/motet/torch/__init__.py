@@ -57,4 +57,11 @@ def register() -> None:
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=DEVICES)
 
 
+def make_nccl_backend(*arguments: Any, **named: Any) -> Any:
+    """The vendor's own ProcessGroupNCCL: see ``motet.torch.bridge``, which is loaded by this."""
+    from .bridge import make_nccl_backend as make
+
+    return make(*arguments, **named)
+
+
 register()

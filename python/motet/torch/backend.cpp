@@ -20,18 +20,6 @@
 namespace motet
 {
 
-// Whether the caller goes on without the result. PyTorch says so from some version on.
-template <typename Options>
-auto goes_on(const Options &options, int) -> decltype(options.asyncOp)
-{
-    return options.asyncOp;
-}
-
-template <typename Options> bool goes_on(const Options &, ...)
-{
-    return true;
-}
-
 class MotetBackend : public c10d::Backend, private Calls
 {
   public:
@@ -95,7 +83,8 @@ class MotetBackend : public c10d::Backend, private Calls
     // init_process_group() with a device: what is wrong shows there.
     void eagerConnectSingleDevice(at::Device device)
     {
-        gpu_.join("motet:init_process_group", device, timeout_);
+        if (!device.is_cpu())
+            gpu_.join("motet:init_process_group", device, timeout_);
     }
 
     void setSequenceNumberForGroup() override
@@ -440,7 +429,7 @@ class MotetBackend : public c10d::Backend, private Calls
     void monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all) override
     {
         monitored_barrier(place_, *store_, c10::str("monitored/", monitored_++, "/"),
-                options.timeout > Ms(0) ? options.timeout : timeout_, wait_all);
+                options.timeout >= Ms(0) ? options.timeout : timeout_, wait_all);
     }
 
     // ---- messages
@@ -476,7 +465,7 @@ class MotetBackend : public c10d::Backend, private Calls
                 "motet: recv from any source takes tensors on cpu: on a GPU, name the "
                 "source");
         return receive_into(tensors, Mailbox::any, tag, OpType::RECVANYSOURCE,
-                "motet:recv_any_source");
+                "motet:recvAnySource");
     }
 
   private:
@@ -622,8 +611,9 @@ class MotetBackend : public c10d::Backend, private Calls
         Tensors reals;
 
         for (const at::Tensor &t : tensors) {
-            reals.push_back(real(t, options.reduceOp));
-            check_op(reals.back(), options.reduceOp);
+            check_op(real(t, options.reduceOp), options.reduceOp);
+            if (!is_among(t, reals)) // each memory once
+                reals.push_back(real(t, options.reduceOp));
         }
         return start(type, title, tensors, {}, options,
                 [this, reals, wanted = options.reduceOp](const On &on) {
@@ -693,6 +683,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 {
     m.doc() = "The c10d backend of motet.";
     m.attr("torch_version") = TORCH_VERSION;
+    // PyTorch >= 2.9 tells the ranks that are not in a new group, where the library needs it.
+    py::class_<motet::MotetBackend, c10d::Backend,
+            c10::intrusive_ptr<motet::MotetBackend>>(m, "MotetBackend")
+            .def("perform_nocolor_split", [](motet::MotetBackend &, at::Device) {});
     m.def("create", &motet::create, py::arg("store"), py::arg("rank"), py::arg("size"),
             py::arg("timeout_s"), py::call_guard<py::gil_scoped_release>());
 }

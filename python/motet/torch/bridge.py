@@ -11,21 +11,81 @@ For a Python whose PyTorch was built without NCCL, beside the libtorch of a vend
 from __future__ import annotations
 
 import argparse
+import ctypes
+import functools
 import importlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 from ._build import BuildError, build, torch_here
 from ._vendors import VENDORS, bridge_plan, choose_vendor, vendor_named
 
+# The build of the wheel takes what it needs from here.
+__all__ = [
+    "MODULE",
+    "SOURCE",
+    "BuildError",
+    "bridge_plan",
+    "build",
+    "load",
+    "main",
+    "make_nccl_backend",
+    "torch_here",
+    "vendor_named",
+]
+
 MODULE = "_nccl_bridge"
 SOURCE = Path(__file__).parent / "bridge.cpp"
+# One library that is missing makes hundreds of symbols undefined; it comes before them.
+MOST_FAULTS = 20
+MAKES_IT = "python -m motet.torch.bridge build makes it"
+
+
+@functools.cache
+def _load(module: str) -> Any:
+    """A bridge by its file, by its name in this package, or by its name elsewhere."""
+    if os.sep in module or module.endswith(".so"):
+        path = Path(module)
+        if not path.is_file():
+            raise ImportError(f"there is no file {module}: {MAKES_IT}")
+        # A module's initialiser has the name that it was built with, that of its file.
+        spec = importlib.util.spec_from_file_location(path.name.split(".")[0], path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{module} is no file of a Python module")
+        built = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(built)
+        return built
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ImportError(f"'{module}' is neither the name of a module nor the path of one")
+    for name in (f"{__package__}.{module}", module):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as reason:
+            # Another module may be the one that lacks: one that this one imports.
+            if not reason.name or not f"{name}.".startswith(f"{reason.name}."):
+                raise
+    raise ImportError(
+        f"there is no module {module}, neither in {__package__} nor elsewhere: {MAKES_IT}"
+    )
+
+
+def load(module: str | os.PathLike[str] = MODULE) -> Any:
+    """The module of a bridge; an ImportError with a sentence if there is none."""
+    where = os.fspath(module)
+    try:
+        built = _load(where)
+    except ImportError as reason:
+        raise ImportError(f"the bridge {where} cannot be loaded: {reason}") from None
+    if not callable(getattr(built, "make_nccl_backend", None)):
+        raise ImportError(f"{where} is no bridge: it has no make_nccl_backend")
+    return built
 
 
 def make_nccl_backend(
@@ -35,17 +95,14 @@ def make_nccl_backend(
     timeout_ms: int = 0,
     high_priority_stream: bool = False,
     *,
-    module: str = MODULE,
+    module: str | os.PathLike[str] = MODULE,
 ) -> Any:
-    """A c10d backend over the vendor's library: its own ``ProcessGroupNCCL``."""
-    try:
-        built = importlib.import_module(f"{__package__}.{module}")
-    except ImportError as reason:
-        raise ImportError(
-            f"the bridge is not built, or does not load: {reason}; python -m "
-            "motet.torch.bridge build makes it"
-        ) from None
-    return built.make_nccl_backend(store, rank, size, timeout_ms, high_priority_stream)
+    """A c10d backend over the vendor's library: its own ``ProcessGroupNCCL``.
+
+    ``module`` is what ``build`` made: its name in this package or elsewhere
+    (``torch_fl.comm._nccl_ext._flagos_nccl``), or the path of its file.
+    """
+    return load(module).make_nccl_backend(store, rank, size, timeout_ms, high_priority_stream)
 
 
 def _build(options: argparse.Namespace) -> int:
@@ -65,21 +122,46 @@ def _build(options: argparse.Namespace) -> int:
 def _folder_of(what: str) -> Path:
     if os.path.isdir(what):
         return Path(what)
-    spec = importlib.util.find_spec(what)
+    try:
+        spec = importlib.util.find_spec(what)
+    except (ImportError, ValueError):
+        spec = None
     if spec is None or not spec.submodule_search_locations:
         raise BuildError(f"'{what}' is neither a folder nor an installed package")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def _print_linkage(path: Path) -> bool:
-    """What `ldd -r` says of it; whether all was found."""
-    done = subprocess.run(["ldd", "-r", str(path)], capture_output=True, text=True, check=False)
-    lines = (done.stdout + done.stderr).splitlines()
-    bad = [line for line in lines if "not found" in line or "undefined symbol" in line]
-    for line in lines:
-        if "=>" in line or line in bad:
-            print(f"    {line.strip()}")
-    return not bad
+def _interpreter_gives(symbol: str) -> bool:
+    """Extensions do not link the interpreter, which is there when they are loaded: to `ldd`
+    its symbols are undefined. Those that this one lacks as well are faults."""
+    return bool(re.match("_?Py", symbol)) and hasattr(ctypes.pythonapi, symbol)
+
+
+def _linkage(path: Path) -> tuple[list[str], list[str]]:
+    """What `ldd -r` says of a file: the libraries that are found, and what is wrong."""
+    try:
+        done = subprocess.run(
+            ["ldd", "-r", str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as reason:
+        raise BuildError(f"cannot run ldd: {reason.strerror}") from None
+    found, faults = [], []
+    for line in map(str.strip, (done.stdout + done.stderr).splitlines()):
+        symbol = re.match(r"undefined symbol: (\w+)", line)
+        if symbol:
+            if not _interpreter_gives(symbol.group(1)):
+                faults.append(line)
+        elif "not found" in line or "not defined in file" in line:
+            faults.append(line)
+        elif "=>" in line:
+            found.append(line)
+    if done.returncode != 0 and not faults:
+        faults.append(f"ldd ends with status {done.returncode}: {done.stderr.strip()}")
+    return found, faults
 
 
 def _inspect(options: argparse.Namespace) -> int:
@@ -97,53 +179,64 @@ def _inspect(options: argparse.Namespace) -> int:
     print(f"libtorch:       {', '.join(map(str, libraries)) or 'none'}")
     good = bool(found)
     for path in found:
-        print(f"  {path.name}:")
-        good = _print_linkage(path) and good
+        links, faults = _linkage(path)
+        print(f"  {path.name}: {f'{len(faults)} faults' if faults else 'all is found'}")
+        for line in [*links, *faults[:MOST_FAULTS]]:
+            print(f"    {line}")
+        if len(faults) > MOST_FAULTS:
+            print(f"    and {len(faults) - MOST_FAULTS} more faults")
+        good = good and not faults
     return 0 if good else 1
 
 
-def _create(options: Any, _backend_options: Any, module: str) -> Any:
-    milliseconds = int(options.timeout.total_seconds() * 1000)
-    return make_nccl_backend(
-        options.store, options.group_rank, options.group_size, milliseconds, module=module
-    )
-
-
-def _rank(rank: int, size: int, path: str, module: str) -> None:
-    """One rank of the test; what fails is raised, and ends all."""
-    import functools
-
+def _cards(options: argparse.Namespace) -> int:
+    """Over how many cards the ranks are dealt."""
+    if options.device == "cpu":
+        return int(options.ranks)
     import torch
-    import torch.distributed as dist
 
-    from . import _bridge_test
-
-    torch.cuda.set_device(rank)
-    create = functools.partial(_create, module=module)
-    dist.Backend.register_backend("bridge", create, extended_api=True, devices=["cuda"])
-    dist.init_process_group(
-        "bridge", store=dist.FileStore(path, size), rank=rank, world_size=size
-    )
-    backend = dist.group.WORLD._get_backend(torch.device("cuda"))
-    _bridge_test.collectives(backend, rank, size)
-    _bridge_test.training(rank, size)
-    dist.barrier()
-    if rank == 0:
-        print("PASS", flush=True)
-    dist.destroy_process_group()
+    have = int(torch.cuda.device_count())
+    if have == 0:
+        raise BuildError(f"no GPU: PyTorch {torch.__version__} sees none")
+    if have < options.ranks and not options.share_cards:
+        raise BuildError(
+            f"{options.ranks} ranks need as many GPUs, PyTorch sees {have}; --share-cards puts "
+            "several ranks on one, which motet's library allows, NCCL and RCCL refuse"
+        )
+    return have
 
 
 def _test(options: argparse.Namespace) -> int:
-    import torch
-    import torch.multiprocessing as mp
+    try:
+        load(options.module)
+    except ImportError as reason:
+        raise BuildError(str(reason)) from None
+    cards = _cards(options)
+    from ._bridge_test import Run, run_ranks
 
-    have = torch.cuda.device_count()
-    if have < options.ranks:
-        raise BuildError(f"{options.ranks} ranks need as many GPUs, PyTorch sees {have}")
     with tempfile.TemporaryDirectory() as folder:
-        arguments = (options.ranks, os.path.join(folder, "store"), options.module)
-        mp.spawn(_rank, args=arguments, nprocs=options.ranks)
-    return 0
+        faults = run_ranks(
+            Run(options.ranks, cards, options.module, options.device, options.timeout, folder)
+        )
+    for fault in faults:
+        print(f"motet.torch.bridge: {fault}", file=sys.stderr)
+    print("FAIL" if faults else "PASS")
+    return 1 if faults else 0
+
+
+def _number(kind: Callable[[str], float], most: float) -> Callable[[str], float]:
+    """A reader of numbers above 0, for argparse."""
+
+    def read(word: str) -> float:
+        try:
+            value = kind(word)
+        except ValueError:
+            value = 0
+        if not 0 < value <= most:
+            raise argparse.ArgumentTypeError(f"'{word}' is no number above 0 and up to {most:g}")
+        return value
+
+    return read
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -155,7 +248,6 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--torch-lib", help="the folder of the vendor's libtorch")
     make.add_argument(
         "--vendor",
-        type=vendor_named,
         help=", ".join(VENDORS) + "; default: GEMS_VENDOR, else what --torch-lib holds",
     )
     make.set_defaults(run=_build)
@@ -164,8 +256,31 @@ def _parser() -> argparse.ArgumentParser:
     look.add_argument("--name", default="_flagos_nccl", help="of the module to look for")
     look.set_defaults(run=_inspect)
     test = commands.add_parser("test", help="run it on GPUs")
-    test.add_argument("-n", "--ranks", type=int, default=2)
-    test.add_argument("--module", default=MODULE)
+    test.add_argument("-n", "--ranks", type=_number(int, 4096), default=2)
+    test.add_argument(
+        "--module",
+        default=MODULE,
+        help="the bridge: its name, or the path of its file (default %(default)s)",
+    )
+    test.add_argument(
+        "--share-cards",
+        action="store_true",
+        help="more ranks than GPUs: rank R takes GPU R modulo their number; only motet's "
+        "library allows that",
+    )
+    test.add_argument(
+        "--timeout",
+        type=_number(float, 1e6),
+        default=300.0,
+        metavar="S",
+        help="seconds until ranks that still run are ended (default %(default)g)",
+    )
+    test.add_argument(
+        "--device",
+        choices=("cuda", "cpu"),
+        default="cuda",
+        help="where the tensors are (default %(default)s); cpu for a bridge to something else",
+    )
     test.set_defaults(run=_test)
     return parser
 

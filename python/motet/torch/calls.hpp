@@ -10,6 +10,18 @@
 namespace motet
 {
 
+// Whether the caller goes on without the result. PyTorch says so from some version on.
+template <typename Options>
+auto goes_on(const Options &options, int) -> decltype(options.asyncOp)
+{
+    return options.asyncOp;
+}
+
+template <typename Options> bool goes_on(const Options &, ...)
+{
+    return true;
+}
+
 // Calls of the library for one rank, with what c10d has and the library has not.
 class Calls
 {

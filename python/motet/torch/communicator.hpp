@@ -265,7 +265,9 @@ inline void monitored_barrier(const Place &place, c10d::Store &store,
 
     if (place.rank != 0) {
         store.set(key + std::to_string(place.rank), std::vector<uint8_t>{ 1 });
-        const auto said = fetch(store, key + "said", timeout, never);
+        // rank 0 may have come later than this one, and names who is absent
+        const auto said = fetch(store, key + "said",
+                timeout + std::min(timeout, Ms(3000)), never);
 
         TORCH_CHECK(!said.empty(), place.text(),
                 ", monitored_barrier: rank 0 did not pass it within ", timeout.count(),
@@ -286,9 +288,9 @@ inline void monitored_barrier(const Place &place, c10d::Store &store,
     }
     const std::string sentence = absent.empty()
             ? ""
-            : c10::str("motet: rank ", absent,
-                      " failed to pass monitored_barrier within ", timeout.count(),
-                      " ms");
+            : c10::str("motet: rank", absent.find(',') == absent.npos ? " " : "s ",
+                      absent, " failed to pass monitored_barrier within ",
+                      timeout.count(), " ms");
     std::vector<uint8_t> said = { 1 };
 
     said.insert(said.end(), sentence.begin(), sentence.end());

@@ -8,6 +8,7 @@
 #include <torch/extension.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -157,6 +158,14 @@ inline void check_root(int64_t root, int size, const char *what)
 {
     TORCH_CHECK_VALUE(root >= 0 && root < size, "motet: ", what, ": rank ", root,
             " of ", size);
+}
+
+inline bool is_among(const at::Tensor &tensor, const Tensors &list)
+{
+    return std::any_of(list.begin(), list.end(), [&](const at::Tensor &t) {
+        return t.const_data_ptr() == tensor.const_data_ptr() &&
+                t.nbytes() == tensor.nbytes();
+    });
 }
 
 inline bool all_alike(const Tensors &list, const at::Tensor &like)
