@@ -14,9 +14,9 @@ readonly venv=build/torch/venv
 
 # install_torch: the CPU build is enough, and where an index has only that of CUDA, that.
 install_torch() {
-    "$venv/bin/python" -c "import numpy, torch; assert torch.__version__.split('+')[0] == '$torch'" 2>/dev/null && return
+    "$venv/bin/python" -c "import expecttest, numpy, torch; assert torch.__version__.split('+')[0] == '$torch'" 2>/dev/null && return
     say "installing PyTorch $torch"
-    venv_pip "$venv" install "torch==$torch" numpy ||
+    venv_pip "$venv" install "torch==$torch" numpy expecttest ||
         die "PyTorch $torch could not be installed into $venv: pip's words are above"
 }
 

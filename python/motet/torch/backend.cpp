@@ -233,29 +233,10 @@ class MotetBackend : public c10d::Backend, private Calls
     c10::intrusive_ptr<Work> allgather(std::vector<Tensors> &outputs, Tensors &inputs,
             const c10d::AllgatherOptions &options = {}) override
     {
-        const at::Tensor input = the_one(inputs, "all_gather");
-
+        (void)the_one(inputs, "all_gather");
         TORCH_CHECK_VALUE(outputs.size() == 1,
                 "motet: all_gather takes one list of tensors");
-        check_list(outputs[0], size_, input, "all_gather");
-        TORCH_CHECK_VALUE(outputs[0][rank_].numel() == input.numel(),
-                "motet: all_gather: the input has ", input.numel(),
-                " elements, this rank's output ", outputs[0][rank_].numel());
-        return start(OpType::ALLGATHER, "motet:all_gather", outputs[0], inputs, options,
-                [this, input, list = outputs[0]](const On &on) {
-                    if (all_alike(list, input)) {
-                        const auto whole = as_one(list);
-                        const at::Tensor flat = whole ? *whole : flat_like(list);
-
-                        gather_all(on, input, flat);
-                        if (!whole)
-                            split_into(flat, list);
-                        return;
-                    }
-                    list[rank_].view({ -1 }).copy_(input.view({ -1 }));
-                    for (int root = 0; root < size_; root++)
-                        broadcast_from(on, list[root], root);
-                });
+        return gather_lists(OpType::ALLGATHER, inputs, outputs, options);
     }
 
     c10::intrusive_ptr<Work> _allgather_base(at::Tensor &output, at::Tensor &input,
@@ -274,24 +255,19 @@ class MotetBackend : public c10d::Backend, private Calls
     c10::intrusive_ptr<Work> allgather_coalesced(std::vector<Tensors> &outputs,
             Tensors &inputs, const c10d::AllgatherOptions &options = {}) override
     {
-        std::vector<c10::intrusive_ptr<Work>> parts;
+        std::vector<Tensors> lists(inputs.size());
 
         TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == size_,
                 "motet: all_gather_coalesced: ", outputs.size(), " lists for ", size_,
                 " ranks");
-        for (size_t i = 0; i < inputs.size(); i++) {
-            std::vector<Tensors> lists(1);
-            Tensors input = { inputs[i] };
-
-            for (const Tensors &list : outputs) {
-                TORCH_CHECK_VALUE(list.size() == inputs.size(),
-                        "motet: all_gather_coalesced: a list of ", list.size(),
-                        " tensors for ", inputs.size(), " inputs");
-                lists[0].push_back(list[i]);
-            }
-            parts.push_back(allgather(lists, input, options));
+        for (const Tensors &list : outputs) {
+            TORCH_CHECK_VALUE(list.size() == inputs.size(),
+                    "motet: all_gather_coalesced: a list of ", list.size(),
+                    " tensors for ", inputs.size(), " inputs");
+            for (size_t i = 0; i < inputs.size(); i++)
+                lists[i].push_back(list[i]);
         }
-        return c10::make_intrusive<AllOf>(rank_, std::move(parts));
+        return gather_lists(OpType::ALLGATHER_COALESCED, inputs, lists, options);
     }
 
     c10::intrusive_ptr<Work> allgather_into_tensor_coalesced(Tensors &outputs,
@@ -619,6 +595,27 @@ class MotetBackend : public c10d::Backend, private Calls
                 [this, reals, wanted = options.reduceOp](const On &on) {
                     for (const at::Tensor &t : reals)
                         all_reduce_one(on, t, wanted);
+                });
+    }
+
+    // `lists`: for each input, the outputs of all ranks.
+    c10::intrusive_ptr<Work> gather_lists(OpType type, const Tensors &inputs,
+            const std::vector<Tensors> &lists, const c10d::AllgatherOptions &options)
+    {
+        Tensors outputs;
+
+        for (size_t i = 0; i < inputs.size(); i++) {
+            check_tensor(inputs[i], "all_gather");
+            check_list(lists[i], size_, inputs[i], "all_gather");
+            TORCH_CHECK_VALUE(lists[i][rank_].numel() == inputs[i].numel(),
+                    "motet: all_gather: the input has ", inputs[i].numel(),
+                    " elements, this rank's output ", lists[i][rank_].numel());
+            outputs.insert(outputs.end(), lists[i].begin(), lists[i].end());
+        }
+        return start(type, "motet:all_gather", outputs, inputs, options,
+                [this, inputs, lists](const On &on) {
+                    for (size_t i = 0; i < inputs.size(); i++)
+                        gather_list(on, inputs[i], lists[i]);
                 });
     }
 

@@ -182,6 +182,23 @@ class Calls
                 "all_gather");
     }
 
+    // The outputs may differ in size, and lie anywhere.
+    void gather_list(const On &on, const at::Tensor &input, const Tensors &list)
+    {
+        if (all_alike(list, input)) {
+            const auto whole = as_one(list);
+            const at::Tensor flat = whole ? *whole : flat_like(list);
+
+            gather_all(on, input, flat);
+            if (!whole)
+                split_into(flat, list);
+            return;
+        }
+        list[place_.rank].view({ -1 }).copy_(input.view({ -1 }));
+        for (int root = 0; root < place_.size; root++)
+            broadcast_from(on, list[root], root);
+    }
+
     // Bits of all ranks' elements, folded here: the library has no such operators.
     at::Tensor bitwise(const On &on, const at::Tensor &input, const c10d::ReduceOp &op)
     {
