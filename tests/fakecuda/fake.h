@@ -73,6 +73,7 @@ typedef struct fake_settings {
     bool paired; /* both only between two devices of the machine: … */
     unsigned pair[2];
     bool vmm;
+    void *kernels; /* library whose kernels take the place of ours; NULL: none */
 } fake_settings;
 
 extern fake_settings fake_set;

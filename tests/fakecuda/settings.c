@@ -3,6 +3,7 @@
 #include "fake.h"
 
 #include <ctype.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,6 +133,18 @@ static CUresult load_pair(void)
     return fake_load_refuse("PAIR", text, "A-B");
 }
 
+/* A library that the loader finds. */
+static CUresult load_kernels(void)
+{
+    char full[64];
+    const char *text = fake_load_text("KERNELS", full);
+
+    fake_set.kernels = text == NULL ? NULL : dlopen(text, RTLD_NOW | RTLD_LOCAL);
+    if (text != NULL && fake_set.kernels == NULL)
+        return fake_load_refuse("KERNELS", text, "a library that can be loaded");
+    return CUDA_SUCCESS;
+}
+
 bool fake_is_faulty(unsigned one, unsigned other)
 {
     const unsigned *pair = fake_set.pair;
@@ -167,6 +180,8 @@ CUresult fake_settings_load(void)
         code = fake_load_word("IMPORT", imports, &import);
     if (code == CUDA_SUCCESS)
         code = load_pair();
+    if (code == CUDA_SUCCESS)
+        code = load_kernels();
     if (code != CUDA_SUCCESS)
         return code;
     fake_set.devices = (unsigned)devices;

@@ -281,8 +281,13 @@ class LaterWork : public Work
 
     bool isCompleted() override
     {
-        return launched_.wait_for(Ms(0)) == std::future_status::ready &&
-                launched_.get()->isCompleted();
+        if (launched_.wait_for(Ms(0)) != std::future_status::ready)
+            return false;
+        try {
+            return launched_.get()->isCompleted();
+        } catch (const c10::Error &) {
+            return true; // wait() says why
+        }
     }
 
     bool wait(Ms timeout = kNoTimeout) override
@@ -405,6 +410,8 @@ class Lanes
         const auto ready = fetch(*store_, pair.key + std::to_string(pair.peer), timeout,
                 [this] { return bool(is_over_); });
 
+        TORCH_CHECK(!is_over_, place_.text(), ", ", word_of(title),
+                ": the group was aborted");
         if (ready.empty())
             throw MOTET_ERROR(c10::str(place_.text(), ", ", word_of(title), ": rank ",
                     pair.peer, " has no message for this one within ", timeout.count(),
