@@ -10,7 +10,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib-python.sh
 . scripts/lib-python.sh
 
-readonly stages='lint fuzz aarch64 asan wheel tsan plain'
+readonly stages='lint wheel fuzz aarch64 asan tsan plain'
 
 stage_lint() {
     build_preset dev
@@ -47,14 +47,14 @@ stage_aarch64() {
     run_tests build/aarch64 -L unit -E "$not_emulated"
 }
 
-# What `pip install` gives, in an environment of its own, and the Python in it without PyTorch;
-# that with the library of the stage before, too.
+# What `pip install` gives, in an environment of its own, and the Python in it without PyTorch.
 stage_wheel() {
     python_ready || {
         skipped+=("wheel: no python3 of 3.9 or later that can make a virtual environment")
         return
     }
     make_venv build/wheel/venv
+    lint_python build/wheel/venv
     install_wheel build/wheel/venv
     python_tests build/wheel wheel
 }

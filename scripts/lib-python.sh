@@ -48,15 +48,32 @@ install_wheel() {
     printf '%s\n' "$words" >"$1/.wheel"
 }
 
-# python_tests FOLDER LABEL: those of python/tests with LABEL, by FOLDER/venv's python; the
-# package with AddressSanitizer, too, where the stage asan has built a library.
-python_tests() {
-    local library=$PWD/build/asan/src/exports/libmotet.so.0 runtime
+# lint_python VENV: what pyproject.toml asks of ruff and mypy. Their versions are named: each has
+# rules of its own. Without an index that has them, it says so.
+lint_python() {
+    local ruff=0.17.6 mypy=2.4.1 sources=(python examples bench/torch)
 
-    runtime=$(cc -print-file-name=libasan.so)
-    [ -e "$library" ] && [ -e "$runtime" ] || library=''
+    venv_pip "$1" install "ruff==$ruff" "mypy==$mypy" 2>/dev/null || {
+        skipped+=("ruff and mypy: pip has no ruff $ruff or no mypy $mypy")
+        return 0
+    }
+    "$1/bin/ruff" check --quiet "${sources[@]}"
+    "$1/bin/ruff" format --quiet --check "${sources[@]}"
+    "$1/bin/mypy" --no-error-summary
+}
+
+# asan_runtime: AddressSanitizer to preload, or nothing. LLVM's, since ranks are forked: GCC 12's
+# leaves a lock of its allocator locked in the child once in a while.
+asan_runtime() {
+    local file
+
+    file=$(clang-19 -print-file-name="libclang_rt.asan-$(uname -m).so" 2>/dev/null) || return 0
+    [ ! -e "$file" ] || printf '%s' "$file"
+}
+
+# python_tests FOLDER LABEL: those of python/tests with LABEL, by FOLDER/venv's python.
+python_tests() {
     cmake -S python/tests -B "$1/tests" -DMOTET_PYTHON="$PWD/$1/venv/bin/python" \
-        -DMOTET_WHEELS="$PWD/build/wheel/out" -DMOTET_ASAN_LIBRARY="$library" \
-        -DMOTET_ASAN_RUNTIME="$runtime" >/dev/null
+        -DMOTET_WHEELS="$PWD/build/wheel/out" -DMOTET_ASAN_RUNTIME="$(asan_runtime)" >/dev/null
     run_tests "$1/tests" -L "$2"
 }

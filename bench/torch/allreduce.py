@@ -15,11 +15,10 @@ import sys
 import tempfile
 import time
 
+import motet.torch  # noqa: F401  registers the backend
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-
-import motet.torch  # noqa: F401  registers the backend
 
 SIZES = [4 << shift for shift in range(0, 25, 2)]
 SECONDS_A_TURN = 0.15

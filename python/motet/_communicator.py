@@ -311,9 +311,7 @@ class Communicator:
     def broadcast(self, array: Array, root: int = 0, *, stream: Any = None) -> Array:
         """Every rank gets what rank ``root`` has."""
         m = self._memory(array, True)
-        self._run(
-            "ncclBroadcast", (m,), stream, m.address, m.address, m.count, m.type_number, root
-        )
+        self._run("ncclBroadcast", (m,), stream, m.address, m.address, m.count, m.type_number, root)
         return array
 
     def all_gather(self, send: Any, recv: Array, *, stream: Any = None) -> Array:

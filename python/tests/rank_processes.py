@@ -17,10 +17,9 @@ import warnings
 from typing import NamedTuple
 
 try:
+    import motet.torch  # noqa: F401  registers the backend
     import torch
     import torch.distributed as dist
-
-    import motet.torch  # noqa: F401  registers the backend
 except ImportError as reason:
     print(f"not run: {reason}")
     sys.exit(77)

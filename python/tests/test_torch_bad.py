@@ -216,7 +216,7 @@ DISAGREEMENTS = {
         lambda r, n: pick(r, lambda: dist.all_reduce(ones(4)), lambda: dist.broadcast(ones(4), 0))
     ),
     "collective and barrier": everywhere(
-        lambda r, n: pick(r, lambda: into(ones(8), ones(4)), lambda: dist.barrier())
+        lambda r, n: pick(r, lambda: into(ones(8), ones(4)), dist.barrier)
     ),
 }
 

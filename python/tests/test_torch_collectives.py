@@ -10,11 +10,10 @@ import os
 import sys
 import tempfile
 
+import motet.torch  # noqa: F401  registers the backend
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-
-import motet.torch  # noqa: F401  registers the backend
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTEGERS = [torch.int8, torch.uint8, torch.int32, torch.int64]
@@ -204,7 +203,7 @@ def averages(case, dtype, count):
 
 
 def barriers(case):
-    for backend, group in case.groups.items():
+    for group in case.groups.values():
         work = dist.barrier(group, case.async_op)
         if work is not None:
             work.wait()

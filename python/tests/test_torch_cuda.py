@@ -13,7 +13,6 @@ import unittest
 
 import torch
 import torch.distributed as dist
-
 from rank_processes import SECONDS, Row, check, raises
 
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the ranks are forked: no CUDA before

@@ -15,10 +15,9 @@ import unittest
 RANKS = 2
 
 try:
+    import motet.torch  # noqa: F401  registers the backend
     import torch
     from torch.testing._internal import common_distributed
-
-    import motet.torch  # noqa: F401  registers the backend
 except ImportError as reason:
     print(f"not run: {reason}")
     sys.exit(77)
@@ -52,7 +51,10 @@ def copy_of_the_tests(folder):
 def prepare(folder):
     """What PyTorch's runner of these tests would have set."""
     os.environ.update(
-        BACKEND="motet", WORLD_SIZE=str(RANKS), TEMP_DIR=folder, MOTET_DEBUG="0",
+        BACKEND="motet",
+        WORLD_SIZE=str(RANKS),
+        TEMP_DIR=folder,
+        MOTET_DEBUG="0",
         DISTRIBUTED_TESTS_DEFAULT_TIMEOUT="100",
     )
     open(os.path.join(folder, "barrier"), "w").close()

@@ -10,7 +10,6 @@ import unittest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-
 from rank_processes import SECONDS, begin, raises
 
 
@@ -69,8 +68,10 @@ def work_and_futures(rank, size):
     assert t.tolist() == [3.0] * 5
     assert doubled.wait()[0].tolist() == [6.0] * 5
     # a callback that waits for another call
-    again = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(
-        lambda f: dist.all_reduce(f.value()[0], async_op=True).get_future().wait()[0]
+    again = (
+        dist.all_reduce(torch.ones(3), async_op=True)
+        .get_future()
+        .then(lambda f: dist.all_reduce(f.value()[0], async_op=True).get_future().wait()[0])
     )
     assert again.wait().tolist() == [4.0] * 3
     # many at once, in order

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-
 LEAST_TORCH = (2, 2)
 
 # Where the vendors put their toolkits: the same on every machine, so named as they are.
