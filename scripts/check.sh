@@ -67,10 +67,11 @@ stage_asan() {
 }
 
 # Without the command's scripts: what it does in threads is what the unit tests, the matrix
-# and the suites do, and its own processes are nothing to ThreadSanitizer.
+# and the suites do, and its own processes are nothing to ThreadSanitizer. Nor are parsers, which
+# have one thread, and the images.
 stage_tsan() {
     build_preset tsan
-    run_tests build/tsan -LE 'long|lint|cli|cases'
+    run_tests build/tsan -LE 'long|lint|cli|cases|fuzz|gpu-images'
     count_cases tsan
 }
 
