@@ -37,6 +37,14 @@ static void takes_its_path(gpu_rank *g)
             return;
 }
 
+/* One of tests/fakecuda's wrong kernels, and the path that runs without it: the staged one
+ * has neither LL nor two-shot. */
+#define WRONG(what, kernel, path)                                               \
+    SUITE_ROW("kernels that " what " are not used", takes_its_path, THREADS, 2, \
+            .only = SUITE_FAKE,                                                 \
+            .environment = { "FAKE_KERNELS=libwrong_" kernel ".so",             \
+                    EXPECTED "=" path })
+
 const suite_test suite_paths[] = {
     SUITE_ROW("the staged path where it is asked for", takes_its_path, THREADS, 3,
             .environment = { "MOTET_PATH=staged", EXPECTED "=staged" }),
@@ -63,19 +71,10 @@ const suite_test suite_paths[] = {
             takes_its_path, PROCESSES, 2, .only = SUITE_FAKE,
             .environment = { "FAKE_IMPORT=falsify", "FAKE_IMPORT_FROM=131072",
                     EXPECTED "=staged" }),
-    /* Each kernel serves some paths: the staged one has neither LL nor two-shot. */
-    SUITE_ROW("kernels that take the halves of a word for each other are not used",
-            takes_its_path, THREADS, 2, .only = SUITE_FAKE,
-            .environment = { "FAKE_KERNELS=libwrong_ll.so", EXPECTED "=staged" }),
-    SUITE_ROW("kernels that send every peer the same piece are not used",
-            takes_its_path, THREADS, 2, .only = SUITE_FAKE,
-            .environment = { "FAKE_KERNELS=libwrong_stage.so", EXPECTED "=copy" }),
-    SUITE_ROW("kernels that give back what was not reduced are not used",
-            takes_its_path, THREADS, 2, .only = SUITE_FAKE,
-            .environment = { "FAKE_KERNELS=libwrong_twoshot.so", EXPECTED "=staged" }),
-    SUITE_ROW("kernels that send the beginning again and again are not used",
-            takes_its_path, THREADS, 2, .only = SUITE_FAKE,
-            .environment = { "FAKE_KERNELS=libwrong_pairs.so", EXPECTED "=copy" }),
+    WRONG("take the halves of a word for each other", "ll", "staged"),
+    WRONG("send every peer the same piece", "stage", "copy"),
+    WRONG("give back what was not reduced", "twoshot", "staged"),
+    WRONG("send the beginning again and again", "pairs", "copy"),
     SUITE_ROW("memory is handed on by handles where there are no descriptors",
             takes_its_path, PROCESSES, 2, .only = SUITE_FAKE, .vendor = SUITE_CUDA,
             .environment = { "FAKE_VMM=0", EXPECTED "=direct" }),

@@ -80,6 +80,12 @@ inline std::string renumbered(const std::string &sentence,
     return out.append(sentence, at);
 }
 
+[[noreturn]] inline void fail(const Place &place, const char *what,
+        const std::string &sentence)
+{
+    throw MOTET_ERROR(c10::str(place.text(), ", ", what, ": ", sentence));
+}
+
 // Raise what a call of the library failed of, in its own words. `ranks`: what those of the
 // communicator are in the group, if they have other numbers there.
 inline void check_result(const Place &place, ncclResult_t result, const char *what,
@@ -92,8 +98,7 @@ inline void check_result(const Place &place, ncclResult_t result, const char *wh
             ? sentence
             : ncclGetErrorString(result);
 
-    throw MOTET_ERROR(
-            c10::str(place.text(), ", ", what, ": ", renumbered(text, ranks)));
+    fail(place, what, renumbered(text, ranks));
 }
 
 inline unsigned whole_seconds(Ms time)
@@ -175,7 +180,7 @@ class Comm
         const std::string sentence = failure();
 
         if (!sentence.empty())
-            throw MOTET_ERROR(c10::str(place_.text(), ", ", what, ": ", sentence));
+            fail(place_, what, sentence);
     }
 
     // How long the next call waits for its peers.
@@ -237,8 +242,9 @@ class Comm
                         [this] { return is_aborted(); });
 
         if (got.size() != sizeof(id))
-            throw MOTET_ERROR(c10::str(place_.text(), ", ", what, ": rank ", ranks_[0],
-                    " did not join within ", timeout.count(), " ms"));
+            fail(place_, what,
+                    c10::str("rank ", ranks_[0], " did not join within ",
+                            timeout.count(), " ms"));
         std::memcpy(&id, got.data(), sizeof(id));
         return id;
     }

@@ -55,8 +55,23 @@ inline Mark marked(c10::Device device)
     return mark;
 }
 
+// Until the device has done it: true. False if it has not within `timeout`; none: no limit. A
+// failure of the communicator is an exception.
+inline bool await(const c10::Event &event, Comm &comm, const char *what, Ms timeout)
+{
+    const auto end = std::chrono::steady_clock::now() + timeout;
+
+    while (!event.query()) {
+        comm.check_health(what);
+        if (timeout > kNoTimeout && std::chrono::steady_clock::now() >= end)
+            return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return true;
+}
+
 // Work of a communicator of GPU ranks. wait() makes the current stream wait, as c10d wants
-// it; with a time, or after a barrier, the caller itself waits.
+// it; with a time, the caller itself waits.
 class DeviceWork : public Work
 {
   public:
@@ -88,10 +103,13 @@ class DeviceWork : public Work
     bool wait(Ms timeout = kNoTimeout) override
     {
         comm_->check_health(word_of(title_));
-        if (timeout > kNoTimeout)
-            await(timeout);
-        else
+        if (timeout <= kNoTimeout) {
             end_.block(Guard(stream_.device_type()).getStream(stream_.device()));
+            return true;
+        }
+        if (!await(end_, *comm_, word_of(title_), timeout))
+            give_up(place_.text() + ",", title_, timeout);
+        comm_->check_health(word_of(title_)); // what has failed ends too
         return true;
     }
 
@@ -117,20 +135,6 @@ class DeviceWork : public Work
     }
 
   private:
-    void await(Ms timeout) const
-    {
-        const auto end = std::chrono::steady_clock::now() + timeout;
-
-        while (!end_.query()) {
-            comm_->check_health(word_of(title_));
-            if (std::chrono::steady_clock::now() >= end)
-                throw MOTET_ERROR(c10::str(place_.text(), ", ", word_of(title_),
-                        " did not end within ", timeout.count(), " ms"));
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
-        }
-        comm_->check_health(word_of(title_)); // what has failed ends too
-    }
-
     const Place place_;
     const char *title_;
     const Tensors outputs_;
@@ -218,10 +222,7 @@ class Link
     void finish(const Marks &marks, const char *what)
     {
         for (const Mark &mark : marks)
-            while (!mark->query()) {
-                comm_->check_health(what);
-                std::this_thread::sleep_for(std::chrono::microseconds(50));
-            }
+            (void)await(*mark, *comm_, what, kNoTimeout);
     }
 
     void abort()
@@ -294,8 +295,7 @@ class LaterWork : public Work
     {
         if (timeout > kNoTimeout &&
                 launched_.wait_for(timeout) != std::future_status::ready)
-            throw MOTET_ERROR(c10::str(place_.text(), ", ", word_of(title_),
-                    " did not end within ", timeout.count(), " ms"));
+            give_up(place_.text() + ",", title_, timeout);
         return launched_.get()->wait(timeout);
     }
 
@@ -380,15 +380,20 @@ class Lanes
   private:
     struct Pair {
         Pair(Place place, const c10::intrusive_ptr<c10d::Store> &store, int peer)
-            : peer(peer), low(std::min(peer, place.rank)),
-              high(std::max(peer, place.rank)),
-              key(c10::str("gpu/", low, "/", high, "/")),
+            : Pair(place, store, peer, std::min(peer, place.rank),
+                      std::max(peer, place.rank))
+        {
+        }
+
+        Pair(Place place, const c10::intrusive_ptr<c10d::Store> &store, int peer,
+                int low, int high)
+            : peer(peer), key(c10::str("gpu/", low, "/", high, "/")),
               up(place, store, key + "up", { low, high }),
               down(place, store, key + "down", { high, low })
         {
         }
 
-        const int peer, low, high;
+        const int peer;
         const std::string key;
         Link up, down; // from the lower rank, from the higher one
         std::atomic<bool> is_joined{ false };
@@ -413,9 +418,9 @@ class Lanes
         TORCH_CHECK(!is_over_, place_.text(), ", ", word_of(title),
                 ": the group was aborted");
         if (ready.empty())
-            throw MOTET_ERROR(c10::str(place_.text(), ", ", word_of(title), ": rank ",
-                    pair.peer, " has no message for this one within ", timeout.count(),
-                    " ms"));
+            fail(place_, word_of(title),
+                    c10::str("rank ", pair.peer, " has no message for this one within ",
+                            timeout.count(), " ms"));
         pair.up.join(title, device, kLaneJoin);
         pair.down.join(title, device, kLaneJoin);
         pair.is_joined = true;

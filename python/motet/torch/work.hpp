@@ -25,6 +25,13 @@ inline const char *word_of(const char *title)
     return title + sizeof("motet:") - 1;
 }
 
+// A wait ends before its work does. `who`: the beginning of the sentence.
+[[noreturn]] inline void give_up(const std::string &who, const char *title, Ms timeout)
+{
+    throw MOTET_ERROR(c10::str(who, " ", word_of(title), " did not end within ",
+            timeout.count(), " ms"));
+}
+
 class MotetWork : public Work
 {
   public:
@@ -73,8 +80,7 @@ class MotetWork : public Work
             lock.unlock();
             if (late_)
                 late_();
-            throw MOTET_ERROR(c10::str("motet: rank ", rank_, ": ", word_of(title_),
-                    " did not end within ", timeout.count(), " ms"));
+            give_up(c10::str("motet: rank ", rank_, ":"), title_, timeout);
         }
         if (exception_)
             std::rethrow_exception(exception_);
