@@ -53,6 +53,20 @@ expect 3 "$motet" run -n 3 -- sh -c 'exit $((RANK == 1 ? 3 : 0))'
 err_has 'rank 1 \(pid [0-9]+\) failed with status 3'
 expect 137 "$motet" run -n 2 -- sh -c '[ $RANK = 0 ] && exec sleep 60; kill -9 $$'
 err_has 'rank 1 .* was killed by signal 9'
+# Both have ended when it looks, it being stopped: rank 0 did since rank 1 was killed.
+cat >"$work/killed.sh" <<'EOF'
+if [ "$RANK" = 1 ]; then
+    echo $$ >"$1/victim"
+    kill -STOP "$PPID"
+    kill -KILL $$
+fi
+until [ -s "$1/victim" ]; do sleep 0.05; done
+until grep -q '^State:.*Z' "/proc/$(cat "$1/victim")/status"; do sleep 0.05; done
+(sleep 0.5 && kill -CONT "$PPID") &
+exit 3
+EOF
+expect 137 "$motet" run -n 2 -- sh "$work/killed.sh" "$work"
+err_has 'rank 1 .* was killed by signal 9'
 expect 127 "$motet" run -n 2 -- /no/such/program
 err_has "run '/no/such/program': No such file"
 expect 126 "$motet" run -n 2 -- /etc/passwd

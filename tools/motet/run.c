@@ -136,13 +136,10 @@ static int code_of(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void note_end(struct run *r, int rank, int status)
+static void note_end(struct run *r, int rank, pid_t pid, int status)
 {
-    pid_t pid = r->child[rank].pid;
     int code = code_of(status);
 
-    r->child[rank].pid = 0;
-    r->alive--;
     if (!r->failed)
         r->code = code;
     if (code == 0 || r->failed)
@@ -157,18 +154,31 @@ static void note_end(struct run *r, int rank, int status)
     fail(r, code);
 }
 
+/* Of those that ended together, the killed come first: the others saw them die. */
 static void reap(struct run *r)
 {
-    int status;
+    struct {
+        int rank, status;
+        pid_t pid;
+    } ended[RUN_RANKS_MAX];
+    int status, n = 0;
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         for (int i = 0; i < r->nchildren; i++)
             if (r->child[i].pid == pid) {
-                note_end(r, i, status);
+                ended[n].rank = i;
+                ended[n].status = status;
+                ended[n++].pid = pid;
+                r->child[i].pid = 0;
+                r->alive--;
                 break;
             }
     r->orphans = r->ranks && !(pid < 0 && errno == ECHILD);
+    for (int killed = 1; killed >= 0; killed--)
+        for (int i = 0; i < n; i++)
+            if (WIFSIGNALED(ended[i].status) == killed)
+                note_end(r, ended[i].rank, ended[i].pid, ended[i].status);
 }
 
 /* A terminal sends its signals to the whole foreground group; a CMD that shares ours has
